@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Wing -> wings whose headers it may include, besides its own.
+# Wing -> wings whose headers it may include, in addition to its own.
 MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "sandbox": (),
     "sandbox/tests": ("sandbox",),
@@ -87,7 +87,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "tests": (),
 }
 
-# Where an include that is not in the own folder is looked for; Meson's include directories.
+# Where to look for an include that is not in its own folder: Meson's include directories.
 INCLUDE_PATHS = (
     "common/c",
     "sandbox",
@@ -104,7 +104,7 @@ INCLUDE_PATHS = (
     "topologies/wire/src",
 )
 
-# Headers of Linux that are beside a drop-in once it is in the kernel's source.
+# Linux headers beside a drop-in, once it is in the kernel's source.
 KERNEL = "virtual/kernel/"
 KERNEL_HEADERS = ("sched.h",)
 
@@ -157,7 +157,7 @@ def arrows(root: Path) -> set[tuple[str, str]]:
 
 
 def violations(root: Path) -> list[str]:
-    """Return what is against the rule below `root`, one line `file:line: ...` each."""
+    """Return what breaks the rule below `root`, one line `file:line: ...` each."""
     found = []
     for path in c_files(root):
         here = wing_of(path)

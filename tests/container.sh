@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# docker-compose.yml for real: its own engine in its own network namespace, a base image made by
-# debootstrap, the image built from it, its profiles run, everything taken away again.
+# Runs docker-compose.yml for real: starts an engine in its own network namespace, makes a base image
+# with debootstrap, builds the image from it, runs its profiles, and removes everything.
 #   tests/container.sh [native|virtual|network|labs|ldm|all]        (default all)
-# Exit codes: 0 all held; 1 something did not; 2 bad usage; 77 no engine can be started here: NOTHING was tested.
-# DOWNPOUR_CONTAINER_DIR keeps image and base for the next time (default: a directory that is removed).
-# COMPOSE="docker compose" takes that instead of docker-compose.
+# Exit codes: 0 passed; 1 failed; 2 bad usage; 77 no engine can start here: NOTHING was tested.
+# DOWNPOUR_CONTAINER_DIR keeps image and base for the next time (default: a directory that it removes).
+# COMPOSE="docker compose" uses that instead of docker-compose.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 what=${1:-all}
@@ -37,7 +37,7 @@ remove() { # directory
   rm -rf "$1" 2>/dev/null && return
   sleep 2 # a process of the engine was still ending
   unmount_below "$1"
-  rm -rf "$1" || echo "container: $1 could not be removed; it holds nothing that is needed" >&2
+  rm -rf "$1" || echo "container: $1 could not be removed; it holds nothing that you need" >&2
 }
 all=("${compose[@]}" --profile virtual --profile network --profile domains --profile labs)
 cleanup() {
@@ -59,7 +59,7 @@ failed() { # reason, the container whose output tells more
   exit 1
 }
 
-# Of a run's output: what was planned, the verdict, the table of its metrics, its problems, where it is.
+# Print from a run's output: plan, verdict, table of metrics, problems, directory.
 headlines() {
   awk '/ Fidelity /{on=1} /cells? .*(random order|order of the file)|^\*\*\*|^Results:|FAILED/ || on; /^ Clock /{on=0}'
 }
@@ -72,14 +72,14 @@ slirp4netns --configure --mtu=65520 --disable-host-loopback "$!" tap0 >"$work/sl
 "${inside[@]}" dockerd --data-root "$work/data" --exec-root "$work/exec" -p "$work/pid" -H "$DOCKER_HOST" >"$work/dockerd.log" 2>&1 & pids+=($!)
 for _ in $(seq 60); do docker info >/dev/null 2>&1 && break; sleep 0.5; done
 docker info >/dev/null 2>&1 || skip "dockerd does not start here: $(tail -n 1 "$work/dockerd.log")"
-# Of an interrupted test, where the directory is kept.
+# Leftovers of an interrupted test, if the directory was kept.
 docker container prune -f >/dev/null; docker volume prune -f >/dev/null
 
 if [ -z "$(docker images -q downpour-base)" ]; then
   echo "container: base image by debootstrap (about 1 minute)"
   mirror=$(awk '/^URIs:/ {print $2; exit} /^deb / {print $2; exit}' /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null || true)
   rm -rf "$work/base"
-  # Once more where the archive did not answer.
+  # Try once more if the archive did not answer.
   for try in 1 2; do
     debootstrap --variant=minbase --include=ca-certificates bookworm "$work/base" "${mirror:-http://deb.debian.org/debian}" >"$work/debootstrap.log" 2>&1 && break
     [ $try = 1 ] || { tail -n 5 "$work/debootstrap.log" >&2; exit 1; }
@@ -111,7 +111,7 @@ if wanted ldm; then
   grep -q 'hello one' "$work/ldm/list" || failed "the product is not in the queue" "$server"
   echo "container: ldm: user '$(docker inspect -f '{{.Config.User}}' "$server")'"
   docker stop -t 20 "$server" >/dev/null
-  [ "$(docker inspect -f '{{.State.ExitCode}}' "$server")" = 0 ] || failed "ldmd did not end by itself" "$server"
+  [ "$(docker inspect -f '{{.State.ExitCode}}' "$server")" = 0 ] || failed "ldmd did not end on its own" "$server"
   docker rm -v "$server" >/dev/null
   [ "$what" = all ] || exit 0
 fi
@@ -127,7 +127,7 @@ if wanted native; then
   echo "container: ${compose[*]} up"
   "${compose[@]}" up -d
   emulation=$("${compose[@]}" ps -aq emulation)
-  # The controller alone is restarted while the emulation replays.
+  # Restart only the controller, while the emulation replays.
   for _ in $(seq 600); do docker logs "$emulation" 2>&1 | grep -q "replaying: " && break; [ "$(docker inspect -f '{{.State.Running}}' "$emulation")" = true ] || break; sleep 0.5; done
   [ "$(docker inspect -f '{{.State.Running}}' "$emulation")" = true ] || failed "the emulation ended before it replayed, with $(docker wait "$emulation")" "$emulation"
   "${compose[@]}" restart -t 10 controller
@@ -136,7 +136,7 @@ if wanted native; then
   echo "container: the emulation ended with $code"
   "${compose[@]}" logs --no-color controller | tail -n 12
   [ "$code" = 0 ] || [ "$code" = 3 ] || failed "the emulation ended with $code" "$emulation"
-  # Its end and its second start, while the cell asked for it.
+  # It ended and started again while the cell needed it.
   "${compose[@]}" logs --no-color controller | sed 's/.*: //' | paste -sd , | grep -q 'starting,waiting for networks,starting,' || failed "the controller was not restarted for the cell that replayed"
   "${compose[@]}" exec -T report .venv/bin/python -c "
 import urllib.request
@@ -172,7 +172,7 @@ if wanted network; then
   "${all[@]}" exec -T network downpour shell uva -- ping -c 3 -i 0.2 10.20.0.2 # ucar
   "${all[@]}" stop network
   [ "$(docker inspect -f '{{.State.ExitCode}}' "$network")" = 0 ] || failed "the network did not end with 0" "$network"
-  echo "container: the same with twocores and a controller's container for each of its domains"
+  echo "container: twocores, with a controller's container for each domain"
   export CONTROLLERS='controller-{domain}' TOPOLOGY=twocores
   "${all[@]}" up -d network controller-internet2 controller-geant
   wait_up

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C unit tests on other architectures: `python -m tests.cross s390x|armhf`.
+"""Run the C unit tests for other architectures: `python -m tests.cross s390x|armhf`.
 
-s390x is big-endian, armhf has 32-bit words; both run under qemu-user. Slow tests, and those that
-start programs, run only where the programs do. The architecture's libraries are fetched by apt,
-with its own lists, and unpacked below build/cross/ARCH/root: nothing of the machine changes, and
-dpkg learns no architecture.
+s390x is big-endian, armhf has 32-bit words; both run under qemu-user. Slow tests, scripts and what
+qemu-user cannot run (NOT_UNDER_QEMU) are left out. apt fetches the architecture's libraries, with
+its own lists, and this module unpacks them below build/cross/ARCH/root. The machine does not
+change; dpkg does not learn the architecture.
 
-0 passed, 1 failed, 2 bad usage, 3 a compiler, qemu or the packages are not available here (the last
-line says why; `ansible/setup --tags cross` installs compilers and qemu).
+Exit codes: 0 passed, 1 failed, 2 bad usage, 3 no compiler, qemu or packages here (the last line
+says why; `ansible/setup --tags cross` installs compilers and qemu).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIBRARIES: Final = (
     *("libc6-dev", "libcmocka-dev", "libcurl4-openssl-dev", "libisal-dev", "libjansson-dev"),
     *("libexpat1-dev", "libpcre2-dev", "libseccomp-dev", "libssl-dev", "zlib1g-dev"),
 )
-# Why a test cannot run where another program stands between it and the kernel.
+# Test -> why it cannot run where qemu-user is between it and the kernel.
 NOT_UNDER_QEMU: Final = {
     "fmtp-auth": "qemu-user lacks IP_MULTICAST_IF",
     "fmtp-loop": "qemu-user lacks IP_MULTICAST_IF",
@@ -40,7 +40,7 @@ NOT_UNDER_QEMU: Final = {
     "transport-batches": "qemu-user lacks the ancillary data of UDP_GRO",
     "ldm7-log": "qemu-user shows its own command line",
     "ldmd-congestion": "qemu-user lacks TCP_CONGESTION",
-    "pqact-act": "a missing program is noticed late, as qemu-user makes fork of vfork",
+    "pqact-act": "qemu-user turns vfork into fork, so that a missing program shows late",
     "common-datadir": "qemu-user lacks openat2",
     "ldm7-tools": "starts programs",
     "ldm7-pqtools": "starts programs",
@@ -53,7 +53,7 @@ NOT_UNDER_QEMU: Final = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """As Debian calls it (`name`), as compilers do (`triple`), as Meson does (`family`)."""
+    """An architecture: Debian's `name`, the compilers' `triple`, Meson's `family`."""
 
     name: str
     triple: str
@@ -72,7 +72,7 @@ ARCHITECTURES: Final = {
 
 
 class CannotHave(Exception):
-    """Something that this machine lacks; its text says what."""
+    """This machine lacks something. The text says what."""
 
 
 def library_dirs(arch: Architecture, root: Path) -> list[Path]:
@@ -81,7 +81,7 @@ def library_dirs(arch: Architecture, root: Path) -> list[Path]:
 
 
 def run(argv: Sequence[str], env: dict[str, str] | None = None) -> None:
-    """Raises CannotHave with the last line of what the program said."""
+    """Run a program. Raises CannotHave with the last line that it printed."""
     done = subprocess.run(argv, env=env, capture_output=True, text=True)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()
@@ -142,7 +142,7 @@ def cross_file(arch: Architecture, root: Path) -> str:
 
 
 def unit_tests(build: Path, arch: Architecture) -> list[str]:
-    """Return the tests that are C programs alone; print which are left out, and why."""
+    """Return the tests that are plain C programs; print which tests are left out, and why."""
     text = subprocess.run(
         ["meson", "introspect", str(build), "--tests"], capture_output=True, text=True, check=True
     ).stdout
@@ -159,7 +159,7 @@ def unit_tests(build: Path, arch: Architecture) -> list[str]:
 
 
 def check(arch: Architecture) -> int:
-    """Build the C tests and run them; Meson's exit code. Raises CannotHave."""
+    """Build and run the C tests; return Meson's exit code. Raises CannotHave."""
     for program in (f"{arch.triple}-gcc", arch.qemu):
         if not shutil.which(program):
             raise CannotHave(f"{program} is missing; `ansible/setup --tags cross` installs it")
@@ -184,7 +184,7 @@ def check(arch: Architecture) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """See the head of this file."""
+    """Run the command that this module describes; return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.cross", description=__doc__)
     parser.add_argument("architecture", choices=sorted(ARCHITECTURES))
     try:

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The Debian packages in a fresh Debian 12: they install, `downpour doctor` runs, ldmd starts by the
-# command line of its unit as the unit's user and passes a product on, a program made with the
-# development package sends a file to fcast-recv, and a purge leaves nothing.
+# Tests the Debian packages in a fresh Debian 12. They install; `downpour doctor` runs; ldmd, with its
+# unit's command line and user, relays a product; a program built with the development package sends
+# a file to fcast-recv; a purge leaves nothing.
 #   tests/deb.sh [DIRECTORY-WITH-DEBS]    (root; needs debootstrap; some minutes)
-# Without a directory the packages are built first. MIRROR= names another mirror, ROOTFS= a
-# directory that debootstrap has filled already (it is copied).
+# Without a directory it builds the packages first. MIRROR= names another mirror, ROOTFS= a directory
+# that debootstrap has filled (this script copies it).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 [ "$(id -u)" = 0 ] || { echo "tests/deb.sh: found user id $(id -u); valid: root" >&2; exit 2; }
@@ -39,7 +39,7 @@ inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF
 files() { (cd "$root" && find etc var/lib usr opt srv home -xdev \( -path var/lib/apt -o -path var/lib/dpkg -o -path var/lib/systemd \) -prune -o -print | sort); }
 
 inside apt-get -qq update
-# What they depend on, first: the purge must give that state back.
+# Install their dependencies first: the purge must return to that state.
 depends=$(for deb in "$root"/debs/*.deb; do dpkg-deb -f "$deb" Depends | tr ',' '\n'; done |
   sed 's/|.*//; s/(.*//; s/ //g' | grep -v downpour | sort -u)
 # shellcheck disable=SC2086
@@ -69,7 +69,7 @@ as_ldm() { inside setpriv --reuid=ldm --regid=ldm --clear-groups "$@"; }
 as_ldm ldmctl mkqueue
 command=$(sed -n 's/^ExecStart=//p' "$unit")
 settings=$(sed -n 's/^Environment=//p' "$unit" | tr ' ' '\n')
-# The unit's Environment= first, then its EnvironmentFile=.
+# First the unit's Environment=, then its EnvironmentFile=.
 # shellcheck disable=SC2016 # expanded where it runs
 unshare --net chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 sh -ec '
   ip link set lo up
@@ -98,7 +98,7 @@ unshare --net chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.
 say "a program with libdownpour-fcast-dev"
 inside dpkg -L libdownpour-fcast-dev | grep -E '\.(h|pc|so|3\.gz)$'
 flags=$(PKG_CONFIG_LIBDIR=$(dirname "$root"/usr/lib/*/pkgconfig/downpour-fcast.pc) PKG_CONFIG_SYSROOT_DIR=$root pkg-config --cflags --libs downpour-fcast)
-# The library's own libraries are in the root alone.
+# Only the root has the library's own libraries.
 # shellcheck disable=SC2086
 cc -Wall -Werror -o "$root/example" "$here/fcast/tests/control_example.c" $flags -lpthread -Wl,--allow-shlib-undefined
 # shellcheck disable=SC2016 # expanded where it runs
@@ -120,7 +120,7 @@ inside apt-get -qq -y purge downpour downpour-ldm libdownpour-fcast0 libdownpour
 rm -rf "$root/run/downpour-ldm"
 files >"$work/after"
 inside cut -d: -f1 /etc/passwd | sort >"$work/users-after"
-diff "$work/users-before" "$work/users-after" || { echo "deb: the user is still there" >&2; exit 1; }
-diff "$work/before" "$work/after" || { echo "deb: the purge left or took files" >&2; exit 1; }
+diff "$work/users-before" "$work/users-after" || { echo "deb: the user still exists" >&2; exit 1; }
+diff "$work/before" "$work/after" || { echo "deb: the purge left files, or removed others" >&2; exit 1; }
 ! inside dpkg -l '*downpour*' 2>/dev/null | grep -E '^(ii|rc)' || exit 1
-say "all is as it was"
+say "the system is as before"

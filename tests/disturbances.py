@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disturb a command at a random moment, many times, and look at what it leaves on the machine.
+"""Disturb a command at random moments, many times, and list what it leaves on the machine.
 
     python -m tests.disturbances KIND [--rounds N] [--seed N] [--minutes M]
 
-KIND: up, down, native, virtual, lab, native-lab. The rounds run in namespaces of their own (mounts,
-processes, network), so that all that is there afterwards is theirs: any process, mount, interface,
-namespace, rule of iptables, control group or file below /run, /dev/shm and the temporary directory.
-The seed decides which moment, which process and which signal.
+KIND: up, down, native, virtual, lab, native-lab. The rounds run in separate namespaces (mounts,
+processes, network). Whatever exists in them afterwards is a leftover: a process, mount, interface,
+namespace, rule of iptables, control group, or file below /run, /dev/shm and the temporary
+directory. The seed decides the moment, the process and the signal.
 
-Moments are spread over the whole command, its report included: an undisturbed run notes when it
-says what, and a moment is so long after a line, however busy the machine is then. A round counts
-if the command still ran. Root.
+Moments are spread over the whole command, including its report. An undisturbed run notes when it
+prints which line; a moment is a time after one of these lines, so it does not depend on how busy
+the machine is. A round counts if the command still ran. Root.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _lines(*argv: str) -> set[str]:
 
 
 def processes() -> dict[int, str]:
-    """All processes here but this one: number -> command line. Zombies do not count."""
+    """Return number -> command line of all processes here, without this one and zombies."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) in (1, os.getpid()):
@@ -71,7 +71,7 @@ def processes() -> dict[int, str]:
 
 
 def snapshot() -> set[str]:
-    """Everything that a run could leave: a line for each thing."""
+    """Return everything that a run could leave: a line for each thing."""
     found = {f"process {pid} {text}" for pid, text in processes().items()}
     found |= {f"namespace {line}" for line in _lines("ip", "netns", "list")}
     found |= {f"link {line}" for line in _lines("ip", "-o", "link")}
@@ -96,12 +96,12 @@ def snapshot() -> set[str]:
 
 
 def left(before: set[str], settle_s: float) -> list[str]:
-    """What is not as before, after at most `settle_s`."""
+    """Return what differs from `before`, after `settle_s` at most."""
     deadline = time.monotonic() + settle_s
     while True:
         after = snapshot()
         found = [f"left behind: {x}" for x in after - before]
-        # Mounts of the machine outside may go while their directories are removed there.
+        # The machine outside may remove directories of its mounts, and with them the mounts.
         found += [f"gone: {x}" for x in before - after if not x.startswith("mount ")]
         if not found or time.monotonic() > deadline:
             return sorted(found)
@@ -113,8 +113,8 @@ def left(before: set[str], settle_s: float) -> list[str]:
 
 @dataclass(frozen=True)
 class Kind:
-    """What is disturbed. `before` brings the machine to where `argv` starts; `after` is what its
-    user would do then (nothing, where the command cleans up by itself)."""
+    """A command to disturb. `before` brings the machine to where `argv` starts; `after` is what its
+    user does next (nothing if the command cleans up on its own)."""
 
     argv: tuple[str, ...]
     before: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
 }
 
-# How: what is signalled, and with what. "any" is a random process of all that run.
+# What gets a signal, and which one. "any" is a random process.
 WAYS: Final = (
     *(("group", signal.SIGINT), ("group", signal.SIGINT), ("command", signal.SIGKILL)),
     *(("command", signal.SIGKILL), ("group", signal.SIGKILL), ("command", signal.SIGTERM)),
@@ -147,7 +147,7 @@ WAYS: Final = (
 
 @dataclass
 class Outcome:
-    """What the rounds found."""
+    """The findings of the rounds."""
 
     rounds: int = 0
     struck: int = 0  # while the command still ran
@@ -155,33 +155,33 @@ class Outcome:
     interrupted: bool = False
     problems: list[str] = field(default_factory=list)
     ways: Counter[str] = field(default_factory=Counter)
-    stages: Counter[str] = field(default_factory=Counter)  # what the command was at
+    stages: Counter[str] = field(default_factory=Counter)  # last line before the signal
 
 
 @dataclass(frozen=True)
 class Moment:
-    """So long after the command first says `stage` ("": after its start)."""
+    """`after_s` after the command first prints `stage` ("": after its start)."""
 
     stage: str
     after_s: float
 
 
 def stages(text: str) -> list[str]:
-    """What a command has said, without numbers: each complete line once, in order."""
-    # Without what a bar says of the time: that differs from run to run.
+    """Return the complete lines that a command printed, each once, in order, without numbers."""
+    # Without the times of a progress bar, which differ from run to run.
     lines = [re.sub(r"^\s*\[.*?\]|[\d.,:/-]+", "", li) for li in text.split("\n")[:-1]]
     return list(dict.fromkeys(" ".join(line.split())[:60] for line in lines if line.strip()))
 
 
 @dataclass
 class Timeline:
-    """When an undisturbed command first said what, in seconds from its start; how long it ran."""
+    """When an undisturbed command first printed each line, in s from its start; how long it ran."""
 
     begins: dict[str, float]
     took_s: float
 
     def moment(self, share: float) -> Moment:
-        """Return where `share` (0 to 1) of the time had passed."""
+        """Return the moment at `share` (0 to 1) of the time."""
         at_s = share * self.took_s
         stage, began_s = [(s, b) for s, b in self.begins.items() if b <= at_s][-1]
         return Moment(stage, at_s - began_s)
@@ -197,7 +197,7 @@ def start(argv: tuple[str, ...], log: Path) -> subprocess.Popen[bytes]:
 
 
 def finished(argv: tuple[str, ...], log: Path) -> int:
-    """Run a command to its end; its exit code."""
+    """Run a command to its end; return its exit code, -1 if it does not end."""
     process = start(argv, log)
     try:
         return process.wait(LIMIT_S)
@@ -219,7 +219,7 @@ def strike(process: subprocess.Popen[bytes], whom: str, number: int, dice: rando
 
 
 def timeline(argv: tuple[str, ...], log: Path) -> tuple[int, Timeline]:
-    """Run a command to its end; its exit code, and when it said what."""
+    """Run a command to its end; return its exit code, and when it printed which line."""
     log.write_bytes(b"")
     began = time.monotonic()
     begins = {"": 0.0}
@@ -235,7 +235,7 @@ def timeline(argv: tuple[str, ...], log: Path) -> tuple[int, Timeline]:
 
 
 def wait_for(process: subprocess.Popen[bytes], moment: Moment, log: Path) -> bool:
-    """Wait until the moment; False: the command ended before."""
+    """Wait until the moment; return False if the command ended before it."""
     while moment.stage and moment.stage not in stages(log.read_text(errors="replace")):
         if process.poll() is not None:
             return False
@@ -248,7 +248,7 @@ def wait_for(process: subprocess.Popen[bytes], moment: Moment, log: Path) -> boo
 
 
 def one_round(kind: Kind, moment: Moment, dice: random.Random, outcome: Outcome) -> bool:
-    """Disturb the command once; False: it ended before."""
+    """Disturb the command once; return False if it ended before the moment."""
     log = SCRATCH / "log"
     log.write_bytes(b"")
     whom, number = dice.choice(WAYS)
@@ -272,7 +272,7 @@ def one_round(kind: Kind, moment: Moment, dice: random.Random, outcome: Outcome)
         outcome.problems.append(f"{name}: no end within {LIMIT_S:.0f} s")
         process.kill()
         process.wait()
-    # 2: it was not started yet, and says so.
+    # 2: nothing had been started yet, and the command says so.
     if kind.after and finished(kind.after, log) not in (0, 2):
         outcome.problems.append(f"{name}: '{' '.join(kind.after)}': {log.read_text()[-500:]}")
     if found := left(before, SETTLE_S):
@@ -286,7 +286,7 @@ def one_round(kind: Kind, moment: Moment, dice: random.Random, outcome: Outcome)
 
 
 def _clean() -> None:
-    """So that one round's leftovers are not the next one's."""
+    """Remove a round's leftovers, so that the next round does not count them."""
     finished(("down", "--all"), SCRATCH / "log")
     for pid in processes():
         with contextlib.suppress(ProcessLookupError):
@@ -299,8 +299,8 @@ def _clean() -> None:
 def rounds(
     name: str, number: int, seed: int, limit_s: float, say: Callable[[str], None]
 ) -> Outcome:
-    """Disturb a command `number` times, or until the time is up, after a whole run that says what
-    it does when."""
+    """Disturb a command `number` times, or until the time is up. An undisturbed run, for the
+    timeline, comes first."""
     ends = time.monotonic() + limit_s
     kind, outcome, dice = KINDS[name], Outcome(), random.Random(f"{name} {seed}")
     log = SCRATCH / "log"
@@ -321,13 +321,13 @@ def rounds(
         known = len(outcome.problems)
         try:
             counts = one_round(kind, whole.moment(shares[-1]), dice, outcome)
-        except KeyboardInterrupt:  # what was found so far is reported
+        except KeyboardInterrupt:  # report the findings so far
             outcome.interrupted = True
             return outcome
         if counts:
             outcome.rounds += 1
             shares.pop()
-        else:  # too late: a moment anywhere instead
+        else:  # too late: try any other moment
             missed += 1
             shares[-1] = dice.random()
         for problem in outcome.problems[known:]:
@@ -342,27 +342,27 @@ def rounds(
 
 @contextlib.contextmanager
 def prepared() -> Iterator[None]:
-    """Directories that only this machine has; inside the namespaces."""
+    """Make the directories that only this machine has. Call this inside the namespaces."""
     for place in ("/run", "/dev/shm"):
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", place], check=True)
     Path("/dev/shm").chmod(0o1777)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     for path in (TEMPORARY, SCRATCH / "home", Path("/run/user"), Path("/run/netns")):
         path.mkdir(parents=True)
-    # As iproute2 does it once per machine, at its first named namespace.
+    # iproute2 mounts its directory once per machine, at the first named namespace.
     subprocess.run(["ip", "netns", "add", "first"], check=True)
     subprocess.run(["ip", "netns", "delete", "first"], check=True)
     yield
 
 
 def inside(command: list[str]) -> list[str]:
-    """`command` in its own namespaces, which end with it."""
+    """Return a command that runs `command` in its own namespaces, which end with it."""
     own = ("--mount", "--net", "--ipc", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc")
     return ["unshare", *own, *command]
 
 
 def environment() -> dict[str, str]:
-    """For a separate machine, with the kernel that a run on this machine would take."""
+    """Return the environment of a separate machine, with the kernel of runs on this machine."""
     kernel = find_kernel()
     cache = cache_directory() if kernel is None else kernel.path.parents[2]
     return {
@@ -374,25 +374,25 @@ def environment() -> dict[str, str]:
         "DOWNPOUR_CACHE": str(cache),
         "PYTHONPYCACHEPREFIX": str(
             SCRATCH / "pycache"
-        ),  # nothing in the checkout; rounds are quick
+        ),  # write nothing into the checkout, and be quick
         "PYTHONUNBUFFERED": "1",
         INSIDE: "1",
     }
 
 
 def main() -> int:
-    """Print what was found, as a line of JSON at the end. Exit code 1: something was left."""
+    """Print the findings, as JSON in the last line. Exit code 1: the command left something."""
     parser = argparse.ArgumentParser(prog="python -m tests.disturbances", description=__doc__)
     parser.add_argument("kind", choices=sorted(KINDS))
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--minutes", type=float, default=1e6, metavar="M")
     options = parser.parse_args()
-    # A shell's background job ignores SIGINT, and so would all that is to be ended by it.
+    # A shell's background job ignores SIGINT, and so would every command that it must end.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if INSIDE not in os.environ:
         command = inside([sys.executable, "-m", "tests.disturbances", *sys.argv[1:]])
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the one inside, which reports
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process inside gets Ctrl-C, and reports
         return subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode
     with prepared():
         try:

@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 
-/* Makes only the nth allocation from now fail; 0: none. */
+/* Makes only the nth allocation from now on fail; 0: none. */
 void memory_fails_at(unsigned n);
-/* Returns whether an allocation has failed since; from then on none is made to fail. */
+/* Returns whether an allocation has failed since then. No later allocation fails. */
 bool memory_failed(void);
 
 #endif

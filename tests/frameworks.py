@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's tests over Open vSwitch under each OpenFlow framework: `make test-frameworks`.
+"""Run the controller's tests over Open vSwitch under each OpenFlow framework:
+`make test-frameworks`.
 
-`make test`'s Python tests run with os-ken's native threads. Here the same tests run with its
-eventlet hub, and with the older packages, each installed for itself below build/frameworks: the
-checkout's environment has what they need, so only they are fetched, and come first on the path.
+In `make test` the Python tests run with os-ken's native threads. Here the same tests run with its
+eventlet hub, and with the older packages, each in its own folder below build/frameworks. The
+checkout's environment has what these packages need, so pip fetches them alone; they come first on
+the path.
 
-`python -m tests.frameworks NAME [--junit FILE]`: 0 passed, 1 failed, 2 bad usage, 3 the package
+`python -m tests.frameworks NAME [--junit FILE]`: 0 passed, 1 failed, 2 bad usage, 3 the packages
 are not available here (the last line says why).
 """
 
@@ -51,8 +53,8 @@ class Framework:
 FRAMEWORKS = (
     Framework("os-ken-eventlet", "os-ken-eventlet", "os_ken 4"),
     Framework("os-ken-3.1", "os-ken", "os_ken 3.1.1", ("os-ken==3.1.1",)),
-    # Its setup.py uses what setuptools 68 removed (with --use-pep517 the environment's own
-    # is not taken); its REST part, which we do not use but which
+    # Its setup.py uses what setuptools 68 removed (--use-pep517 does not take the environment's
+    # setuptools). Its REST part, which we do not use but which
     # is always imported, names tinyrpc.
     Framework("ryu-4.34", "ryu", "ryu 4.34", ("ryu==4.34", "tinyrpc==1.0.4"), "setuptools==67.6.1"),
     Framework("c65of-1.0.5", "c65of", "c65of 1.0.5", ("c65of==1.0.5",), has_launcher=False),
@@ -64,7 +66,7 @@ class CannotInstall(Exception):
 
 
 def install(framework: Framework) -> Path | None:
-    """The directory of the framework, fetched if it is missing. Raises CannotInstall."""
+    """Return the framework's directory; fetch it if it is missing. Raises CannotInstall."""
     if not framework.packages:
         return None
     target = WHERE / framework.name

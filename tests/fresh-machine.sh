@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A fresh Debian 12 with nothing but git and make: debootstrap, an overlay over it, a clean clone, and
-# the commands given (default: make experiment-lossy, then make test). Needs root and debootstrap.
+# Runs commands in a clean clone on a fresh Debian 12 that has only git and make: an overlay over a
+# debootstrap. Default: make experiment-lossy, then make test. Needs root and debootstrap.
 #   tests/fresh-machine.sh [COMMAND]
-# This machine's package sources, certificates and pip settings are copied in, nothing else.
+# It copies only package sources, certificates and pip settings from this machine.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 command=${1:-make experiment-lossy && make test}
 work=${DOWNPOUR_FRESH_DIR:-/var/tmp/downpour-fresh}
-[ "$(id -u)" = 0 ] || { echo "fresh-machine: no root; valid: run as root or with sudo" >&2; exit 2; }
+[ "$(id -u)" = 0 ] || { echo "fresh-machine: found user id $(id -u); valid: root, e.g. with sudo" >&2; exit 2; }
 command -v debootstrap >/dev/null || { echo "fresh-machine: found no debootstrap; valid: apt-get install debootstrap" >&2; exit 2; }
 umask 022
 mkdir -p "$work"
@@ -21,7 +21,7 @@ if [ ! -d "$work/base" ]; then
 fi
 machine="$work/machine.$$"
 mkdir -p "$machine"/{upper,work,root}
-# Mounts and processes of its own: none outlives this script, and its `downpour down` sees no other's networks.
+# Separate mounts and processes: none outlives this script, and its `downpour down` sees only its own networks.
 export machine work root command
 # shellcheck disable=SC2016 # the inner shell expands them
 unshare --mount --propagation private --pid --fork --kill-child bash -euo pipefail -c '

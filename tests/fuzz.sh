@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs every libFuzzer target of a build directory for some seconds each, as many at once as there
-# are processors (JOBS=N: N).
+# Runs each libFuzzer target of a build directory for a few seconds, one per processor at a time
+# (JOBS=N: N).
 #   tests/fuzz.sh BUILD SECONDS_EACH [TARGET]...
 set -euo pipefail
 build=$1 seconds=$2
@@ -22,7 +22,7 @@ jobs=${JOBS:-$(nproc)}
 rounds=$(( (${#targets[@]} + jobs - 1) / jobs ))
 echo "fuzz: ${#targets[@]} targets, $jobs at once, $seconds s each: about $((rounds * seconds / 60)):$(printf %02d $((rounds * seconds % 60)))"
 
-# One target; its line is its result. A killed run ends with its fuzzer.
+# Run one target; print a line with its result. If this run is killed, its fuzzer ends.
 fuzz_one() {
   local target=$1 name seeds grown status=0
   name=$(basename "$target")

@@ -2,10 +2,10 @@
 """The rule of imports: which room, and which wing of a room, may import which others.
 
 A room is a folder at the top (`controller`), a wing a package inside it (`controller.paths`). The
-modules directly in a room are that room's top floor, written as the room's name. A place
-may import from itself and from the places that the rule names for it; naming a room permits all of
-its wings, naming a module permits that module alone. Arrows point downward only: a circle between
-places is an error. `docs/develop/architecture.md` draws this rule.
+modules directly in a room are that room's top floor, written as the room's name. A place may import
+from itself and from the places that the rule names for it. A room's name permits all of its wings,
+a module's name that module alone. Arrows only point downward: a circle between places is an
+error. `docs/develop/architecture.md` draws this rule.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
-# Place -> what it may import. From the ground floor upwards.
+# Place -> what it may import, from the ground floor up.
 MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "common": (),
     "common.http": ("common.looking",),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `meson install` puts in place is built by `ninja programs`: else an installation without
-another build, as in Dockerfile.ldm, stops at a missing file.
+"""Check that `ninja programs` builds every file that `meson install` installs. Otherwise an
+installation without another build, as in Dockerfile.ldm, stops at a missing file.
 
 Usage: installed.py BUILD.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def not_built(build: Path) -> list[str]:
-    """Installed files of the build that the target `programs` does not name."""
+    """Return the installed files of the build that the target `programs` does not name."""
     query = ["ninja", "-C", str(build), "-t", "query", "programs"]
     said = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout
     named = {line.strip().removeprefix("| ") for line in said.splitlines()}

@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ends ansible/setup at five moments, one after the other; then it must complete, and nothing may be
-# broken. Only in a fresh machine, which it changes:
+# Interrupts ansible/setup at five moments, one after another; then setup must complete and leave
+# nothing broken. Only for a fresh machine, as it changes it:
 #   tests/fresh-machine.sh tests/interrupted-setup.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [ ! -e .venv ] || { echo "interrupted-setup: found .venv; valid: a fresh machine (tests/fresh-machine.sh)" >&2; exit 2; }
 log=/var/log/interrupted-setup.log
-# Processes of its own: only they are looked at, and none outlives it.
+# A separate process namespace: the script sees only its own processes, and none outlives it.
 if [ $$ != 1 ]; then exec unshare --pid --fork --kill-child --mount-proc "$0"; fi
 
-# Whether a process's command line matches.
+# Return whether a process's command line matches.
 runs() { { cat /proc/[0-9]*/cmdline 2>/dev/null || true; } | tr "\0" " " | grep -E "$1" >/dev/null; }
 
-# signal, whom, what has to run, seconds after it began to
+# signal, to whom, what must run, seconds after that starts
 interrupt() {
   local signal=$1 whom=$2 pattern=$3 after=$4 child
-  # A background command of a script would ignore SIGINT.
+  # A script's background command ignores SIGINT.
   env --default-signal=INT setsid ansible/setup >>"$log" 2>&1 &
   child=$!
   until runs "$pattern"; do
@@ -30,7 +30,7 @@ interrupt() {
     group) kill -"$signal" -- -$child ;;
     *) kill -"$signal" $child ;;
   esac
-  wait $child 2>/dev/null && { echo "interrupted-setup: exit status 0 of what was interrupted" >&2; exit 1; }
+  wait $child 2>/dev/null && { echo "interrupted-setup: found exit status 0 after the interruption" >&2; exit 1; }
   echo "SIG$signal to its $whom, $after s after '$pattern' began: $(dpkg --audit | grep -c '^ ') packages half installed, .venv: $(find .venv -name '*.dist-info' 2>/dev/null | wc -l) packages"
 }
 interrupt INT group 'apt-get .*install ansible-core' 2
@@ -40,7 +40,7 @@ interrupt KILL all 'dpkg .*(--unpack|--configure)' 10
 interrupt INT group 'pip3? install .*requirements' 3
 interrupt KILL all 'pip3? install .*requirements' 20
 
-ansible/setup || { dpkg --audit; echo "interrupted-setup: the last one failed" >&2; exit 1; }
+ansible/setup || { dpkg --audit; echo "interrupted-setup: the last setup failed" >&2; exit 1; }
 fails=0
 # shellcheck disable=SC2317 # called by check
 nothing() { [ -z "$("$@")" ]; }

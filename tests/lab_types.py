@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of the labs' checks: `python -m tests.lab_types`; the exit code is mypy's.
+"""Check the types in the labs' checks: `python -m tests.lab_types`; the exit code is mypy's.
 
-A lab's folder is no package, and each has a `checks.py`: one run of mypy sees them under names of
-their own. A run for each took eight times as long.
+A lab's folder is not a package, and each has a `checks.py`. One run of mypy sees all of them under
+different names; a run for each lab took eight times as long.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from common.places import ROOT
 
 
 def main() -> int:
-    """Check all of them; what mypy says names the files as they are in the repository."""
+    """Run mypy on all labs; its messages name the files as in the repository."""
     found = sorted(ROOT.glob("labs/[0-9]*/checks.py"))
     with tempfile.TemporaryDirectory() as directory:
         links = {}

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run could leave behind on this machine, taken before and after: for teardown tests.
+"""Take a snapshot of what a run could leave behind on this machine: for teardown tests.
 
     with watch() as before:          # marks this process's environment
         ...                          # a run, killed or not
         assert differences(before) == []
 
-Processes are attributed by a variable that `watch` puts into this process's environment and that
-all descendants inherit, so that a leak shows even if it lost the run's own mark, and other runs on
-the same machine do not disturb the test.
+`watch` puts a variable into this process's environment, which all descendants inherit. It tells
+whose a process is: a leak shows even without the run's own mark, and other runs on the same machine
+do not disturb the test.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ VOLATILE = (
     *("/nf_conntrack", "/neigh/", "/conf/", "rt_cache", "tcp_fastopen_key", "/route/flush"),
     "/fs/quota/",
 )
-# Where a run mounts: its own directories and, in its hosts' mount namespaces, the system's.
-# Elsewhere others mount, e.g. a container engine beside the test.
+# Where a run mounts: its own directories and, in its hosts' mount namespaces, the system's. Mounts
+# elsewhere are not a run's, e.g. those of a container engine beside the test.
 MOUNTED = ("/dev", "/etc", "/proc", "/run/downpour", "/run/netns", "/run/openvswitch", "/sys")
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Each field is a set of lines that name one thing."""
+    """What exists on a machine: each field is a set of lines, a line for each thing."""
 
     processes: frozenset[str]
     namespaces: frozenset[str]
@@ -61,7 +61,7 @@ def _output(*argv: str) -> str:
 
 
 def _watched(token: str) -> dict[int, str]:
-    """Descendants, living or orphaned, of the process that put the token into its environment."""
+    """Return the processes that have the token in their environment, without this one."""
     found: dict[int, str] = {}
     needle = f"{VARIABLE}={token}".encode()
     for entry in Path("/proc").iterdir():
@@ -77,7 +77,7 @@ def _watched(token: str) -> dict[int, str]:
 
 
 def _owner_is_foreign(run_id: str, token: str) -> bool:
-    """A run whose living owner does not descend from us."""
+    """Return whether a run's owner lives and does not descend from us."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         state = json.loads(Path(f"/run/downpour/{run_id}/state.json").read_text())
         environ = Path(f"/proc/{state['owner_pid']}/environ").read_bytes()
@@ -106,9 +106,9 @@ def _sysctls(foreign: set[str]) -> frozenset[str]:
 
 
 def take(token: str) -> Snapshot:
-    """The machine now (its root namespace: call it there)."""
+    """Return the machine's state now. Call this in its root namespace."""
     watched = _watched(token)
-    # All our named namespaces begin so (lifecycle.py); the others are not ours.
+    # Names of our namespaces begin like this (lifecycle.py); the others are not ours.
     names = {n["name"] for n in json.loads(_output("ip", "-j", "netns", "list") or "[]")}
     namespaces = {name for name in names if name.startswith(PREFIX)}
     files = {str(p) for p in Path("/run").glob("downpour*")}
@@ -124,7 +124,7 @@ def take(token: str) -> Snapshot:
     files -= {f"/dev/shm/downpour/{run_id}" for run_id in foreign}
     if foreign:
         files.discard("/run/downpour")
-    # Twice: sockets of a process that ended while ss looked for their holder are gone then.
+    # Look twice: a socket whose process ended while ss looked for its owner is gone by then.
     sockets = own_sockets([_output("ss", "-H", "-ltunp") for _ in range(2)], watched)
     mountinfo = Path("/proc/self/mountinfo").read_text()
     return Snapshot(
@@ -150,8 +150,8 @@ def take(token: str) -> Snapshot:
 
 
 def own_sockets(looks: Sequence[str], watched: Collection[int]) -> frozenset[str]:
-    """The listening sockets of the processes `watched`, and those that nobody holds, in all of the
-    `looks`, each as `ss -H -ltunp` prints it."""
+    """Return the listening sockets that every one of the `looks` shows and that a process of
+    `watched`, or no process, owns. A look is the output of `ss -H -ltunp`."""
     found = []
     for look in looks:
         own = set()
@@ -165,8 +165,8 @@ def own_sockets(looks: Sequence[str], watched: Collection[int]) -> frozenset[str
 
 
 def own_mounts(mountinfo: str, foreign: set[str]) -> frozenset[str]:
-    """The mount points in /proc/self/mountinfo where a run may mount, but for those of the runs
-    `foreign`; a point's second mount as "POINT 2"."""
+    """Return the mount points in /proc/self/mountinfo where a run may mount, except those of the
+    runs `foreign`. A point's second mount is "POINT 2"."""
     points = Counter(line.split()[4] for line in mountinfo.splitlines())
     return frozenset(
         f"{point} {number}" if number > 1 else point
@@ -178,7 +178,8 @@ def own_mounts(mountinfo: str, foreign: set[str]) -> frozenset[str]:
 
 
 def _is_foreign_mount(mount: str, foreign: set[str]) -> bool:
-    """iproute2's directory of namespaces, mounted once and for all, and others' namespaces."""
+    """Return whether a mount is another's namespace, or iproute2's directory of namespaces, which
+    is mounted once and stays."""
     name = mount.removeprefix("/run/netns").lstrip("/")
     if name == mount.lstrip("/"):
         return False
@@ -206,19 +207,19 @@ def watch() -> Iterator[Before]:
 
 
 def compare(before: Snapshot, after: Snapshot) -> list[str]:
-    """Lines like 'links: left behind: s1-eth1 ...' and '...: gone: ...'."""
+    """Return lines like 'links: left behind: s1-eth1 ...' and '...: gone: ...'."""
     found = []
     for field in fields(Snapshot):
         old, new = getattr(before, field.name), getattr(after, field.name)
         found += [f"{field.name}: left behind: {x}" for x in sorted(new - old)]
-        if field.name not in ("processes", "namespaces", "files"):  # these may end by themselves
+        if field.name not in ("processes", "namespaces", "files"):  # these may end on their own
             found += [f"{field.name}: gone: {x}" for x in sorted(old - new)]
     return found
 
 
 def differences(before: Before, *, settle_s: float = SETTLE_S) -> list[str]:
-    """What differs from `before`, after at most `settle_s` (the kernel removes namespaces and
-    what is in them a moment after their last process)."""
+    """Return what differs from `before`, after `settle_s` at most: the kernel removes namespaces,
+    and what is in them, a moment after their last process."""
     deadline = time.monotonic() + settle_s
     while True:
         found = compare(before.snapshot, take(before.token))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Manual pages: each installed program has one, with the options its --help names and no others.
+"""Check manual pages: each installed program has one, with exactly the options of its --help.
 
-Usage: manual.py BUILD. Pages are checked by mandoc, else by man. Of ldmd.conf(5) the settings
-and of ldmctl(8) the verbs are compared with what the programs say too.
+Usage: manual.py BUILD. mandoc, or else man, checks the pages' form. The settings of ldmd.conf(5)
+and the verbs of ldmctl(8) must be those that the programs print.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OPTION = re.compile(r"(?<![\w./-])(-[A-Za-z](?![\w-])|--[A-Za-z][\w-]*)")
 
 
 def installed(build: Path) -> tuple[dict[str, Path], dict[str, Path]]:
-    """Programs and manual pages (name -> file here) that `meson install` would put in place."""
+    """Return the programs and manual pages (name -> file here) that `meson install` installs."""
     programs: dict[str, Path] = {}
     pages: dict[str, Path] = {}
     places = json.loads((build / "meson-info/intro-installed.json").read_text())
@@ -34,7 +34,7 @@ def installed(build: Path) -> tuple[dict[str, Path], dict[str, Path]]:
 
 
 def said(program: Path, *arguments: str) -> str:
-    # A script in the build directory becomes executable when it is installed.
+    # Meson makes a script executable only when it installs it.
     command = [str(program)] if os.access(program, os.X_OK) else ["sh", str(program)]
     found = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=30)
     return found.stdout + found.stderr
@@ -54,7 +54,7 @@ def differences(what: str, program: set[str], page: set[str]) -> list[str]:
 
 
 def items(page: str) -> set[str]:
-    """Names of `.It Cm name` lines; several are separated by commas."""
+    """Return the names in `.It Cm name` lines, where commas separate several."""
     found: set[str] = set()
     for line in re.findall(r"^\.It Cm (.*)$", page, re.M):
         words = line.split()
@@ -117,7 +117,7 @@ def main() -> int:
     for one in found:
         print(one)
     if not shutil.which("mandoc") and not shutil.which("man"):
-        print("the pages' form was NOT checked: neither mandoc nor man is here")
+        print("the pages' form was NOT checked: found neither mandoc nor man")
     return 1 if found else 0
 
 

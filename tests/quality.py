@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the C code beyond its tests: `python -m tests.quality analyze|coverage|threads`.
+"""Check the C code beyond its tests: `python -m tests.quality analyze|coverage|threads`.
 
 analyze   gcc -fanalyzer and clang-tidy (.clang-tidy says which checks, and why not others) over
-          every C file but tests; a false finding is marked where it is, with its reason
+          every C file but tests; the code marks a false finding, with the reason
 coverage  line coverage of the C rooms by their own tests; fails if a core falls below its share
-threads   tests of what has threads, under ThreadSanitizer
+threads   tests of programs with threads, under ThreadSanitizer
 
-Each prints what it looked at and exits with 1 if something was found.
+Each prints what it checked, and exits with 1 if it found something.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUILD_PREFIX = re.compile(r"^(?:build-analyze/)?(?:\.\./)+")
 FINDING = re.compile(r"^(?P<where>[^\s:]+):\d+:\d+: (?:warning|error): .*$")
 # pq: the notifier's thread
 THREADED = ("fmtp-loop", "ldm7-pq", "ldm7-pq_lookup", "ldm7-pq_processes")
-# Not run for coverage: minutes long, and of processes that are killed or of code that others cover.
+# Coverage leaves these out: they take minutes, and kill processes or run code that others cover.
 LONG = frozenset({
     "ldmd-integration", "ldmd-integration7", "ldmd-flood", "ldm7-pq_step", "fmtp-efficiency",
     "fmtp-fuzz-keyx", "ldmctl", "ldmd-paths",
@@ -36,7 +36,7 @@ LONG = frozenset({
 
 @dataclass(frozen=True)
 class Share:
-    """What part of the lines of some files must be run by tests."""
+    """The part of the lines of some files that tests must run."""
 
     name: str
     pattern: str  # of paths below the checkout
@@ -44,7 +44,7 @@ class Share:
 
 
 COUNTED = ("common/c/", "transport/", "fmtp/src/", "fcast/src/", "m2c/src/", "ldm7/")
-# Protocol cores, coders, parsers and the queue: what needs no socket to be tested.
+# Protocol cores, coders, parsers and the queue, whose tests need no socket.
 LOOPS = "client|server|multicast_in|multicast_out|connections"
 LDM_CORES = (
     "conf\\w*|match|xdr|ldmrpc|ldmtypes|pim|session|intake|resume|autoshift|progress"
@@ -65,7 +65,7 @@ def is_test(path: str) -> bool:
 
 
 def findings(text: str) -> list[str]:
-    """The warnings and errors of a compiler's output that are not about tests, each once."""
+    """Return a compiler's warnings and errors about files other than tests, each once."""
     found: dict[str, None] = {}
     for raw in text.splitlines():
         line = BUILD_PREFIX.sub("", raw)
@@ -83,7 +83,7 @@ class FileCoverage:
 
 
 def covered_files(report: str) -> list[FileCoverage]:
-    """Of gcovr's JSON summary."""
+    """Return the files in gcovr's JSON summary."""
     return [
         FileCoverage(f["filename"], f["line_total"], f["line_covered"])
         for f in json.loads(report)["files"]
@@ -98,7 +98,7 @@ def percent(files: Iterable[FileCoverage]) -> float:
 
 
 def coverage_table(files: Sequence[FileCoverage], shares: Sequence[Share]) -> tuple[str, bool]:
-    """The table, and whether every share is reached."""
+    """Return the table, and whether the tests reach every share."""
     out, good = [], True
     for f in sorted(files, key=lambda f: f.path):
         out.append(f"  {percent([f]):6.1f} %  {f.lines:5}  {f.path}")
@@ -122,7 +122,7 @@ def run(argv: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
 
 
 def configured(name: str, *options: str) -> Path | None:
-    """The build directory; None: Meson could not configure it (and said why)."""
+    """Return the build directory; print why and return None if Meson cannot configure it."""
     build = ROOT / name
     if not (build / "build.ninja").exists():
         done = run(("meson", "setup", build, *options))
@@ -136,7 +136,7 @@ def analyze() -> int:
     build = configured("build-analyze", "-Dc_args=-fanalyzer", "-Dbuildtype=debugoptimized")
     if build is None:
         return 1
-    # A file with a finding does not compile, so that it is looked at again next time.
+    # A file with a finding does not compile, so that the next run checks it again.
     done = run(("ninja", "-C", build, "-k", "0"))
     gcc = findings(done.stdout)
     database = json.loads((build / "compile_commands.json").read_text())
@@ -163,7 +163,7 @@ def analyze() -> int:
 
 
 def coverage() -> int:
-    # atomic: counters of several threads; without it a count may come out negative
+    # atomic: several threads update the counters, which could otherwise become negative
     build = configured(
         "build-coverage",
         "-Db_coverage=true",
@@ -182,16 +182,16 @@ def coverage() -> int:
         return 1
     done = run(("meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs", *names))
     if done.returncode != 0:
-        # Whether the tests pass is another step's question; here their failure costs lines.
+        # Another step checks that the tests pass; here a failed test only covers fewer lines.
         print(done.stdout[-8000:], "coverage: not all tests passed in this build", sep="\n")
     gcovr = (sys.executable, "-m", "gcovr", "--root", ROOT, "--object-directory", build)
     report = run(
         (
             *gcovr,
             *(word for place in COUNTED for word in ("--filter", place)),
-            # A process of a test that is killed on purpose may leave its counters half written.
+            # A test kills some of its processes, which may leave their counters half written.
             "--gcov-ignore-parse-errors",
-            # A test compiles gmac.c again, without the library: its functions begin at other lines.
+            # A test also compiles gmac.c without the library: its functions begin at other lines.
             "--merge-mode-functions=separate",
             "--json-summary",
             "-",
@@ -207,7 +207,7 @@ def coverage() -> int:
 
 
 def threads() -> int:
-    # It cannot follow fences: those of the counters' pages are for readers in other processes.
+    # It cannot follow fences: those in the counters' pages are for readers in other processes.
     build = configured(
         "build-tsan", "-Db_sanitize=thread", "-Db_lundef=false", "-Dc_args=-Wno-tsan"
     )
@@ -221,7 +221,7 @@ def threads() -> int:
         if done.returncode != 0:
             print(done.stdout[-8000:], done.stderr[-4000:], sep="\n")
             return 1
-    print(f"threads: {', '.join(THREADED)} under ThreadSanitizer: nothing found")
+    print(f"threads: {', '.join(THREADED)} under ThreadSanitizer: no finding")
     return 0
 
 

@@ -5,20 +5,20 @@
 check  lint and types, C tests under sanitizers, Python tests: the quick ones; no root
 test   check and its slow tests, those that need root, the 8-receiver regression in virtual time,
        and a shorter one of 4 receivers on this machine's clock
-all    test, and what takes longer: end-to-end tests over the emulated network and in guests, labs,
-       other OpenFlow frameworks, installations and packages, ThreadSanitizer, other architectures,
+all    test, and longer ones: end-to-end tests over the emulated network and in guests, labs, other
+       OpenFlow frameworks, installations and packages, ThreadSanitizer, other architectures,
        analyzers, coverage
 
-Ruff, mypy, Meson and pytest do the work. This module runs them, shows how far they are, and adds up
-what they count. Three tracks run side by side: Python tests; lint, then C tests; the kernel's
-build, then the regression in virtual time. What watches this machine's clock or all of its
-processes follows alone, step by step. Each step writes to build/test-logs/NAME.log; a failed step
-prints the end of it. No test is tried twice. The last line is `N passed, N failed, N skipped`;
-every skipped test is named with its reason above it.
+Ruff, mypy, Meson and pytest do the work. This module runs them, shows their progress, and adds up
+their counts. Three tracks run side by side: Python tests; lint, then C tests; the kernel's build,
+then the regression in virtual time. Steps that watch this machine's clock or all of its processes
+follow, one at a time. Each step writes to build/test-logs/NAME.log; a failed step prints the end of
+it. No test runs twice. The last line is `N passed, N failed, N skipped`; the lines above it name
+every skipped test with its reason.
 
-The tier `all` sets DOWNPOUR_TEST_LONG=1 for the C tests under sanitizers and for the Python tests:
-those that repeat something many times (kills at random moments or at single instructions, seeds,
-requests, mutations of fuzz corpora) then do so more often.
+The tier `all` sets DOWNPOUR_TEST_LONG=1 for the C tests under sanitizers and for the Python tests.
+Tests that repeat something many times (kills at random moments or at single instructions, seeds,
+requests, mutations of fuzz corpora) then repeat it more often.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from typing import Final
 from tests.tiers import LOGS, ROOT, TIERS, Step, steps
 
 DURATIONS: Final = LOGS / "durations.json"
-END_S: Final = 10.0  # for each signal that ends a command
+END_S: Final = 10.0  # time for a command to end, after each signal
 LONG: Final = "DOWNPOUR_TEST_LONG"
-REASON_CHARACTERS: Final = 200  # of the reason why a test failed
+REASON_CHARACTERS: Final = 200  # length of the reason why a test failed
 GAPS_NICE: Final = 15  # tests that wait for each other leave both cores idle
 
 
 @dataclass
 class Count:
-    """What a step, or all of them, counted."""
+    """The counts of a step, or of all steps."""
 
     passed: int = 0
     failed: int = 0
@@ -70,7 +70,7 @@ def _lines(text: str | None) -> list[str]:
 
 
 def _why_it_failed(case: ET.Element, failure: ET.Element) -> str:
-    """Return one line: pytest's message, else what a C test's program said when it failed."""
+    """Return one line: pytest's message, else what a C test printed when it failed."""
     if message := _lines(failure.get("message")):
         return message[0][:REASON_CHARACTERS]
     said = _lines(case.findtext("system-out")) + _lines(case.findtext("system-err"))
@@ -98,7 +98,7 @@ def count_junit(text: str) -> Count:
 
 
 def log_of(step: Step) -> Path:
-    """Return where a step's output goes."""
+    """Return the file for a step's output."""
     return LOGS / f"{step.name}.log"
 
 
@@ -115,7 +115,7 @@ def run_command(
     long: bool = False,
     in_gaps: bool = False,
 ) -> int:
-    """Return the exit code; Ctrl-C ends the command with everything that it started."""
+    """Run a command; return its exit code. Ctrl-C ends it with everything that it started."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     env |= {LONG: "1"} if long else {}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # each worker would compile all tests, twice as long
@@ -140,7 +140,7 @@ def run_command(
 
 
 def _give_way(session: int) -> None:
-    """Let a session have the cores when no other wants them. Where the kernel shares them by
+    """Give a session the cores only while no other wants them. If the kernel shares cores by
     session (sched(7), autogroup), a process's nice value counts within its session alone."""
     with contextlib.suppress(OSError):  # it has ended
         os.setpriority(os.PRIO_PGRP, session, GAPS_NICE)
@@ -148,7 +148,7 @@ def _give_way(session: int) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a command and what it started. Meson takes one SIGINT to mean one of its tests."""
+    """End a command and what it started. One SIGINT makes Meson end one test only."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -160,7 +160,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def result(step: Step, codes: Sequence[int]) -> Count:
-    """Return what a step counted, from its exit codes and its JUnit report."""
+    """Return a step's counts, from its exit codes and its JUnit report."""
     count = Count()
     if step.skip_code is not None and codes[-1] == step.skip_code:
         why = " ".join(tail(log_of(step), 1).split())
@@ -180,15 +180,15 @@ def result(step: Step, codes: Sequence[int]) -> Count:
 
 
 def why_not(step: Step, missing: set[str]) -> str | None:
-    """Return why a step cannot run; None: it can. `missing`: steps that failed or were skipped."""
+    """Return why a step cannot run, or None. `missing`: steps that failed or were skipped."""
     if step.root and os.geteuid() != 0:
         return "needs root"
     return f"step '{step.needs}' did not pass" if step.needs in missing else None
 
 
 class Progress:
-    """One line that says how far the steps are; a line every 20 s where there is no terminal.
-    Tracks share it."""
+    """One line with the progress of the steps; without a terminal, a line every 20 s. Tracks share
+    it."""
 
     def __init__(self, todo: Sequence[Step], learned: dict[str, float]) -> None:
         self._todo = todo
@@ -216,7 +216,7 @@ class Progress:
         return max(0.0, self._expected[step.name] - elapsed)
 
     def tick(self) -> None:
-        """Show what is running. Raises KeyboardInterrupt once the tracks are to end."""
+        """Show what is running. Raises KeyboardInterrupt when the tracks must end."""
         if self.interrupted.is_set():
             raise KeyboardInterrupt
         with self._lock:
@@ -256,8 +256,7 @@ def stages(todo: Sequence[Step]) -> list[list[list[Step]]]:
 
 
 class SoFar:
-    """What the steps counted, how long each took in seconds, and which did not pass. Tracks share
-    it."""
+    """The steps' counts, how long each took in seconds, and which did not pass. Tracks share it."""
 
     def __init__(self, learned: dict[str, float]) -> None:
         self.total = Count()
@@ -266,7 +265,7 @@ class SoFar:
         self._lock = threading.Lock()
 
     def add(self, step: Step, count: Count, seconds: float | None) -> None:
-        """Add what a step counted; no `seconds`: it did not run."""
+        """Add a step's counts. `seconds` is None if it did not run."""
         with self._lock:
             self.total.add(count)
             if count.failed or not count.passed or seconds is None:
@@ -276,7 +275,7 @@ class SoFar:
 
 
 def run_step(step: Step, so_far: SoFar, progress: Progress) -> None:
-    """Run a step and add what it counted, or why it cannot run, to what there is `so_far`."""
+    """Run a step and add its counts, or why it cannot run, to `so_far`."""
     reason = why_not(step, so_far.missing)
     if reason is not None:
         skipped = Count(skipped=[f"{step.name} ({step.title}): {reason}"])

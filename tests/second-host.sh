@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The playbooks on a second host: an OpenSSH server on loopback in its own mount namespace, with a
-# home and an /opt of its own. Copies this checkout there, installs it, builds it, runs an experiment,
-# fetches its run, parses it here; then the same again, which changes nothing.
+# Runs the playbooks on a second host: an OpenSSH server on the loopback in its own mount namespace,
+# with its own home and /opt. They copy this checkout there, install and build it, run an experiment,
+# fetch its run and parse it here; a second time they change nothing.
 #   tests/second-host.sh [EXPERIMENT [ARGUMENTS]]     (default: lossy, 5 s, 2 receivers)
-# Exit codes: 0 all held; 1 something did not; 77 no OpenSSH server: NOTHING was tested.
+# Exit codes: 0 passed; 1 failed; 77 no OpenSSH server: NOTHING was tested.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 experiment=${1:-lossy}
@@ -28,7 +28,7 @@ trap cleanup EXIT INT TERM
 mkdir -p "$work/opt/home" "$work/root" /run/sshd
 ssh-keygen -q -t ed25519 -N '' -f "$work/host"
 ssh-keygen -q -t ed25519 -N '' -f "$work/user"
-# Its root lives in /opt/home, and the server's own user is there even if its package is not.
+# Its root has /opt/home, and the server's user exists even without the package.
 sed 's#^root:\([^:]*:[^:]*:[^:]*:[^:]*\):[^:]*:#root:\1:/opt/home:#' /etc/passwd > "$work/passwd"
 grep -q ^sshd: "$work/passwd" || echo 'sshd:x:74:65534::/run/sshd:/usr/sbin/nologin' >> "$work/passwd"
 certificates=$(env | grep -E '^(PIP_|SSL_CERT|REQUESTS_CA|CURL_CA)' | sed 's/=\(.*\)/="\1"/' | tr '\n' ' ' || true)
@@ -69,10 +69,10 @@ echo "second-host: the workflow"
 play workflow > "$work/first.log" || { tail -n 40 "$work/first.log" >&2; exit 1; }
 grep -A1 RECAP "$work/first.log"
 report=$(ls "$root/runs/second-host/$experiment"/*/report/report.txt)
-[ -s "$report" ] || { echo "second-host: FAILED: no report was made here" >&2; exit 1; }
+[ -s "$report" ] || { echo "second-host: FAILED: found no report here" >&2; exit 1; }
 head -n 12 "$report"
 echo "second-host: the same again"
 play workflow > "$work/again.log" || { tail -n 40 "$work/again.log" >&2; exit 1; }
 grep -A1 RECAP "$work/again.log"
-grep -q "changed=0 " "$work/again.log" || { grep -B1 '^changed' "$work/again.log" >&2; echo "second-host: FAILED: something changed again" >&2; exit 1; }
-echo "second-host: run, fetched and parsed; nothing changed the second time"
+grep -q "changed=0 " "$work/again.log" || { grep -B1 '^changed' "$work/again.log" >&2; echo "second-host: FAILED: the second time changed something" >&2; exit 1; }
+echo "second-host: run, fetched and parsed; the second time changed nothing"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two checkouts bring networks up and take them down, side by side on one machine, many times.
+"""Let two checkouts bring networks up and take them down on one machine, many times.
 
     python -m tests.side_by_side [--rounds N] [--seed N]
 
-The machine is one of its own (namespaces, as in `tests.disturbances`); the second checkout is a
-copy of this one. Each checks that its network works until its own `down`, which must not say
-anything of the other's; between them each calls `down` at random moments with nothing up. Root.
+The machine consists of namespaces, as in `tests.disturbances`; the second checkout is a copy of
+this one. Each checks that its network works until its own `down`, which must not mention the
+other's network. In between, each calls `down` at random moments with nothing up. Root.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAMED: Final = re.compile(r"up-[0-9a-f]{6}")
 
 
 class Checkout:
-    """One of two, with what went wrong in it."""
+    """One of the two checkouts, and what went wrong in it."""
 
     def __init__(self, place: Path, seed: int, say: Callable[[str], None]) -> None:
         self.place, self._say = place, say
@@ -43,7 +43,7 @@ class Checkout:
         self.problems: list[str] = []
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """A command in this checkout: its exit code, what it said."""
+        """Run a command in this checkout; return its exit code and its output."""
         done = subprocess.run(
             [sys.executable, "-m", "downpour", *arguments],
             cwd=self.place, env={**os.environ, "PYTHONPATH": str(self.place)},
@@ -58,13 +58,13 @@ class Checkout:
             self._say(text)
 
     def _nothing(self) -> None:
-        """`down` with nothing up, while the other is at some moment of its own round."""
+        """Call `down` with nothing up, at any moment of the other checkout's round."""
         time.sleep(self._dice.uniform(0, 2))
         code, said = self.run("down")
         self._expect(code == 0 and "nothing was up" in said, f"idle down, code {code}", said)
 
     def rounds(self, number: int) -> None:
-        """Up, a look, down; `number` times."""
+        """Bring a network up, check it, and take it down, `number` times."""
         for _ in range(number):
             code, said = self.run(*UP)
             self._expect(code == 0, f"up, code {code}", said)
@@ -85,7 +85,7 @@ class Checkout:
 
 
 def copy_of_checkout(place: Path) -> Path:
-    """A second checkout: the files that are versioned, and links to what is installed and built."""
+    """Make a second checkout: the versioned files, and links to .venv and build."""
     listed = subprocess.run(
         ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -100,7 +100,7 @@ def copy_of_checkout(place: Path) -> Path:
 
 
 def both(number: int, seed: int, say: Callable[[str], None]) -> dict[str, object]:
-    """Let them run; what was found."""
+    """Let both run; return the findings."""
     first = Checkout(ROOT, seed, say)
     second = Checkout(copy_of_checkout(SCRATCH / "second"), seed, say)
     before = snapshot()
@@ -114,7 +114,7 @@ def both(number: int, seed: int, say: Callable[[str], None]) -> dict[str, object
 
 
 def main() -> int:
-    """Print what was found, as a line of JSON at the end. Exit code 1: harm was done."""
+    """Print the findings, as JSON in the last line. Exit code 1: one harmed the other."""
     parser = argparse.ArgumentParser(prog="python -m tests.side_by_side", description=__doc__)
     parser.add_argument("--rounds", type=int, default=2, metavar="N")
     parser.add_argument("--seed", type=int, default=1, metavar="N")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Slurm cluster of one node on this machine's loopback, as plain processes: munged, slurmctld and
-slurmd, with everything they write in one directory."""
+"""Run a Slurm cluster of one node on this machine's loopback, as plain processes: munged, slurmctld
+and slurmd. One directory holds everything that they write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEAD_S: Final = 10  # until a node that does not answer is down
 
 
 def lacking() -> str:
-    """Return why there can be no cluster here; "" if there can."""
+    """Return why a cluster cannot run here; "" if it can."""
     if os.geteuid() != 0:
         return "needs root: slurmd starts jobs as their users"
     path = f"{os.environ['PATH']}:/usr/sbin"
@@ -78,7 +78,7 @@ def _is_job(variable: bytes) -> bool:
 
 @dataclass
 class Cluster:
-    """A running cluster. `environment`: with which Slurm's commands find it."""
+    """A running cluster. `environment` lets Slurm's commands find it."""
 
     place: Path
     environment: Mapping[str, str]
@@ -126,7 +126,7 @@ class Cluster:
         node.wait()
 
     def _keepers(self) -> set[int]:
-        """Processes of jobs: those whose environment names this cluster's configuration."""
+        """Return the jobs' processes: their environment names this cluster's configuration."""
         mark = f"SLURM_CONF={self.place}/slurm.conf".encode()
         daemons = {p.pid for p in self.daemons.values()}
         found = set[int]()

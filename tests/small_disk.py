@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a function, or a command, with a directory on a small disk of its own (a tmpfs that only this
-process and its children see). Root."""
+"""Run a function or a command with a directory on a small disk: a tmpfs that only this process and
+its children see. Root."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PIECE_BYTES = 4096
 
 
 def on_small_disk(directory: Path, size_bytes: int, function: Callable[[], str]) -> str:
-    """What `function` returns in a child process for which `directory` is on such a disk."""
+    """Return what `function` returns in a child process where `directory` is on such a disk."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -40,7 +40,7 @@ def on_small_disk(directory: Path, size_bytes: int, function: Callable[[], str])
 
 
 def fill(directory: Path) -> None:
-    """Leave no byte free."""
+    """Fill the disk of a directory to the last byte."""
     with (directory / "filler").open("wb", buffering=0) as stream, contextlib.suppress(OSError):
         while True:
             stream.write(bytes(PIECE_BYTES))
@@ -49,8 +49,8 @@ def fill(directory: Path) -> None:
 def command_until_full(
     argv: list[str], directory: Path, sign: str, *, limit_s: float = 400.0
 ) -> str:
-    """Run a command, and fill the disk of `directory` once a file that matches `sign` is there.
-    Exit code, what it said, and what is then in the directory; to be called on a small disk."""
+    """Run a command, and fill the disk of `directory` once a file matches `sign`. Call this on a
+    small disk. Return the exit code, the output, and then the names in the directory."""
     log = directory.with_suffix(".log")
     with log.open("wb") as stream:
         process = subprocess.Popen(

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subscribers come and go for days of virtual time: which program, which file grows?
+"""Let subscribers come and go for days of virtual time, and list what grows: programs, files.
 
     python -m tests.soak DIR [--hours H] [--runs N] [--every S] [--sparse] [--judge]
 
-DIR gets a directory for each of N runs of H virtual hours (default one run of 168: a week), with
-what each program and file measured every S virtual seconds (samples.jsonl). A run that is complete
-is not run again, so the command goes on where it was ended. Each run is an experiment of the kind
-join-leave in a guest: three feeds of small products, seven subscribers, some of whom are killed.
-With `--sparse` the days are as real ones: a product a minute, subscribers stay for hours, and what
-watches the network looks each ten minutes. Virtual time skips what lies between. With `--judge`
-nothing is run: what was sampled so far is judged.
+DIR gets a directory for each of N runs of H virtual hours (default: one run of 168, a week), with
+the sizes of each program and file every S virtual seconds (samples.jsonl). The command does not
+repeat a complete run, so it continues where you stopped it. Each run is an experiment of the kind
+join-leave in a guest: three feeds of small products and seven subscribers, some of which it kills.
+With `--sparse` the days are as real ones: a product per minute, subscribers stay for hours, and
+observers look at the network every ten minutes; virtual time skips the rest. `--judge` runs
+nothing, and judges existing samples.
 
-At the end: the slope of each program's own memory (RssAnon), threads and open files, and of the
-files, by virtual hour, from the samples after the first quarter. Exit code 1: something grows.
+At the end it prints the slopes per virtual hour of each program's own memory (RssAnon), threads and
+open files, and of the files, from the samples after the first quarter. Exit code 1: something
+grows.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ SAMPLES: Final = "samples.jsonl"
 DONE: Final = "done.json"
 SETTLED: Final = 0.25  # the first part of a run fills caches and rings
 FEWEST: Final = 8  # samples of a slope
-# What is no growth: noise of an allocator over a run of some hours.
+# Not growth: an allocator's noise in a run of a few hours.
 MOST_KB_PER_H: Final = 64.0
 MOST_PER_H: Final = 0.5  # threads, open files
 MOST_STORE_KB_PER_H: Final = 16.0
 GUEST_MB: Final = 4000
 STALL_S: Final = 900
-# A log gets lines for what happens: its growth is stated, not judged. A queue fills up as it is to.
+# A log gets a line for each event: its growth is printed, not judged. A queue fills up by design.
 LOGS: Final = re.compile(r"\.(log|stderr|jsonl|sa|txt|all)$|/logs/|/products/")
 QUEUES: Final = re.compile(r"\.pq$")
 
@@ -76,17 +77,17 @@ duration_s: {duration_s}
 
 @dataclass(frozen=True)
 class Use:
-    """What a process uses. `anon_kb`: memory of its own, without mapped files."""
+    """What a process uses. `anon_kb`: its own memory, without mapped files."""
 
     program: str
     anon_kb: int
     threads: int
     files: int
-    wakes: int  # how often its threads slept and ran again: what keeps a guest busy
+    wakes: int  # how often its threads slept and ran again, which keeps a guest busy
 
 
 def wakes(process: Path) -> int:
-    """Return how often the threads of a process gave up the processor of their own accord."""
+    """Return how often the threads of a process yielded the processor voluntarily."""
     found = 0
     for thread in (process / "task").iterdir():
         with contextlib.suppress(OSError):
@@ -97,7 +98,7 @@ def wakes(process: Path) -> int:
 
 @dataclass(frozen=True)
 class Profile:
-    """How much happens. `look_s`: between two looks of what watches the network; 0: as usual."""
+    """How much happens. `look_s`: how often observers look at the network; 0: as usual."""
 
     product_s: int
     stay_s: int
@@ -113,7 +114,7 @@ SPARSE: Final = Profile(product_s=60, stay_s=4 * 3600, away_s=3600, look_s=600)
 
 
 def program_of(words: Sequence[str], name: str) -> str:
-    """Return which program it is: a Python module by its name, ldmd's by their log's."""
+    """Return which program it is: a Python module's name, for ldmd also its log's name."""
     if "-m" in words[:8]:
         module = words[words.index("-m") + 1 : words.index("-m") + 3]
         return " ".join(word for word in module if not word.startswith(("-", "/")))
@@ -187,11 +188,11 @@ def slope_per_h(points: Sequence[tuple[float, float]]) -> float:
 
 
 def series(samples: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
-    """Return what is judged, by "quantity: who". Programs that come and go count as one series per
-    name: the largest of each sample."""
+    """Return the series to judge, by "quantity: who". Programs that come and go count as one series
+    per name: the largest of each sample."""
     settled = list(samples[int(len(samples) * SETTLED) :])
     usual = statistics.median(len(s["processes"]) for s in settled)
-    while len(settled[-1]["processes"]) < usual / 2:  # the network is gone, the report is written
+    while len(settled[-1]["processes"]) < usual / 2:  # network down, report under way
         settled.pop()
     lasting = set.intersection(*(set(s["processes"]) for s in settled))
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -228,7 +229,7 @@ LIMITS: Final = {
 
 
 def judge(samples: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """Return a line for each series that moved, and those that grow."""
+    """Return a line for each series that changed, and the lines of those that grow."""
     shown, growing = [], []
     for name, points in sorted(series(samples).items()):
         if len(points) < FEWEST:
@@ -249,7 +250,7 @@ def judge(samples: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
 
 
 def trace_lines(hours: float, product_s: int) -> Iterator[str]:
-    """Yield small products, one every `product_s`; every thirtieth has a few blocks more."""
+    """Yield small products, one every `product_s`; every thirtieth has a few more blocks."""
     for number in range(max(2, int(hours * 3600 / product_s))):
         at_s = number * product_s
         day, rest = divmod(at_s, 86400)
@@ -275,7 +276,7 @@ def prepare(directory: Path, hours: float, number: int, profile: Profile = DENSE
 def one(
     directory: Path, hours: float, number: int, every_s: float, profile: Profile = DENSE
 ) -> None:
-    """Do one run, unless it is complete. Raises SystemExit."""
+    """Do a run unless it is complete. Raises SystemExit if it fails."""
     if (directory / DONE).exists():
         print(f"{directory.name}: complete", flush=True)
         return
@@ -311,7 +312,7 @@ def read(directory: Path) -> list[dict[str, Any]]:
 
 
 def tell(directory: Path, hours: float, real_s: float) -> None:
-    """Print how far it is."""
+    """Print a run's progress."""
     samples = read(directory)
     at_s = samples[-1]["at_s"] if samples else 0.0
     left = f"{(hours * 3600 - at_s) * real_s / at_s / 60:.0f} min left" if at_s else "starting"
@@ -323,13 +324,13 @@ def tell(directory: Path, hours: float, real_s: float) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do the runs that are not complete, and judge all."""
+    """Do the runs that are not complete, and judge all of them."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--hours", type=float, default=168.0)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--every", type=float, default=300.0, metavar="S")
-    parser.add_argument("--sparse", action="store_true", help="as few events as in a real day")
+    parser.add_argument("--sparse", action="store_true", help="as few events as on a real day")
     parser.add_argument("--judge", action="store_true", help="run nothing; judge existing results")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)

@@ -32,7 +32,7 @@ def test_only_tests_include_tests() -> None:
 
 
 def test_wings_stand_on_floors() -> None:
-    """No circle: each wing can be put above all that it includes."""
+    """There is no circle: each wing can stand above all wings that it includes."""
     left = dict(MAY_INCLUDE)
     while left:
         floor = [wing for wing, targets in left.items() if not set(targets) & set(left)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipes of docs/guide/fcast.md, run as they are written, on their own machines."""
+"""The recipes of docs/guide/fcast.md work as written, each on its own machines."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Machine:
     directory: Path
 
     def start(self, commands: str) -> subprocess.Popen[bytes]:
-        """Start the page's commands, with this machine's address instead of the receiver's."""
+        """Start the page's commands, with this machine's address in place of the receiver's."""
         own = commands.replace(f"10.0.0.{RECEIVER} ", f"10.0.0.{self.number} ")
         with (self.directory / "said").open("ab") as said:
             return subprocess.Popen(
@@ -90,7 +90,7 @@ def ip(pid: int, *lines: str) -> None:
 
 @contextmanager
 def machines(top: Path, numbers: list[int]) -> Iterator[dict[int, Machine]]:
-    """Machines on one switch: a bridge of the kernel, in its own namespace."""
+    """Connect machines to one switch: a bridge of the kernel, in its own namespace."""
     with ExitStack() as stack:
         switch = holder(stack)
         try:
@@ -118,7 +118,7 @@ def end(process: subprocess.Popen[bytes], by: signal.Signals = signal.SIGTERM) -
 
 
 def symbols(said: str) -> list[int]:
-    """Return the datagrams that came until the file was complete, of each run that has it."""
+    """Return how many datagrams each run received until it had the file, if it has it."""
     return [int(n) for n in re.findall(r"^toi=.* received=(\d+)", said, re.MULTILINE)]
 
 
@@ -144,7 +144,7 @@ def test_software_for_a_class_and_a_late_joiner(tmp_path: Path) -> None:
         for machine in found.values():
             assert (machine.directory / "images/image.iso").read_bytes() == image
 
-        # It comes when the others have left, loses power, and comes again.
+        # A receiver starts after the others have left, loses power, and starts again.
         first = late.start(to_receive)
         stack.callback(end, first)
         parts = late.directory / "images/.fcast"

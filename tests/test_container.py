@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docker-compose.yml: who may do what (always), and run for real (where it is asked for)."""
+"""docker-compose.yml grants few capabilities; DOWNPOUR_TEST_CONTAINER=1 also runs it for real."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from common.places import PROGRAMS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-SKIP = 77  # of tests/container.sh: no engine can be started
+SKIP = 77  # exit code of tests/container.sh where no engine can start
 
 
 def services() -> dict[str, Any]:
@@ -27,7 +27,7 @@ def services() -> dict[str, Any]:
 
 
 def test_compose_v2_takes_the_file(tmp_path: Path) -> None:
-    """By the schema of the Compose specification, which docker compose validates against."""
+    """docker compose validates by the Compose specification's schema, as this test does."""
 
     def check(path: Path) -> subprocess.CompletedProcess[str]:
         argv = ["check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(path)]
@@ -55,7 +55,7 @@ def test_only_networks_have_capabilities_and_only_they_are_root() -> None:
 
 
 def test_every_capability_has_its_reason() -> None:
-    """Beside it, or beside the one before."""
+    """The reason is in the capability's line, or in the line before."""
     text = (ROOT / "docker-compose.yml").read_text().partition("cap_add:\n")[2]
     lines = text.partition("security_opt")[0].splitlines()
     reasons = [line.partition("#")[2].strip() for line in lines if line.strip().startswith("- ")]
@@ -63,9 +63,9 @@ def test_every_capability_has_its_reason() -> None:
 
 
 def test_the_image_has_every_program(tmp_path: Path) -> None:
-    """The image once left out what is preloaded: every experiment in it ended with 1."""
+    """The image once lacked a preloaded library: every experiment in it ended with 1."""
     found = re.search(r"^RUN (set -eu; mkdir -p /out/build;.*?)(?=^FROM)", DOCKERFILE, re.M | re.S)
-    assert found, "the Dockerfile no longer selects what runs"
+    assert found, "the Dockerfile no longer selects the programs"
     for name in PROGRAMS.values():
         file = tmp_path / "build" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,8 @@ def test_the_image_has_every_program(tmp_path: Path) -> None:
 
 
 def test_the_kernel_is_built_from_few_files(tmp_path: Path) -> None:
-    """A change of any other file would compile the kernel again, for 10 minutes."""
+    """Each file that the stage copies makes Docker compile the kernel again when it changes, which
+    takes 10 minutes."""
     stage = DOCKERFILE.partition("AS kernel\n")[2].partition("\nFROM")[0]
     copies = [line.split()[1:] for line in stage.splitlines() if line.startswith("COPY ")]
     for *files, place in copies:
@@ -123,7 +124,7 @@ test ! -e "$DIRECTORY"
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts")
 def test_what_the_engine_left_mounted_is_removed(tmp_path: Path) -> None:
-    """A namespace of the engine once stayed mounted in its directory, which then stayed too."""
+    """The engine once left a namespace mounted in its directory, which could not be removed."""
     done = subprocess.run(
         ["unshare", "--mount", "bash", "-c", REMOVE],
         cwd=ROOT,
@@ -136,7 +137,8 @@ def test_what_the_engine_left_mounted_is_removed(tmp_path: Path) -> None:
 
 
 def test_cells_set_no_modes_of_the_hosts_files() -> None:
-    """In a container Landlock is a guest's only wall: the call filter refuses chmod and utime."""
+    """In a container Landlock alone protects the host's files. It does not cover chmod and utime,
+    so the call filter refuses them."""
     cells = [ROOT / "experiments/cells", ROOT / "topologies/emulate", ROOT / "protocols"]
     sets = re.compile(r"shutil\.(copy|copy2|copytree|copymode|copystat)\(|os\.utime\(|\.chmod\(")
     found = [

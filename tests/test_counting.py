@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of things in messages."""
+"""A number and its noun agree in messages."""
 
 from __future__ import annotations
 

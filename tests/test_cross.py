@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tests.cross says what it lacks, and describes the architectures to Meson as they are."""
+"""tests.cross names what it lacks, and describes each architecture to Meson correctly."""
 
 from __future__ import annotations
 

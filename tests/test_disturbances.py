@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever ends a command, and whenever: nothing is left. Two checkouts do not disturb each other.
+"""A command leaves nothing, whatever ends it and when. Two checkouts do not disturb each other.
 
 DOWNPOUR_DISTURBANCES=N: rounds of each kind (default 3). DOWNPOUR_SEED=N: another sample.
 """
@@ -32,7 +32,7 @@ pytestmark = [
 
 
 def harness(module: str, *arguments: str) -> dict[str, object]:
-    """Run it; its last line."""
+    """Run a harness; return its last line."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments, "--seed", str(SEED)],
         cwd=ROOT, capture_output=True, text=True, check=False,
@@ -49,7 +49,7 @@ def test_nothing_is_left_whenever_a_command_is_ended(kind: str) -> None:
     found = harness("tests.disturbances", kind, "--rounds", str(ROUNDS))
     assert found["problems"] == []
     assert found["rounds"] == ROUNDS
-    assert found["struck"], "every moment was after the end: nothing was tested"
+    assert found["struck"], "every moment came after the command's end: nothing was tested"
 
 
 def test_two_checkouts_start_and_stop_side_by_side() -> None:

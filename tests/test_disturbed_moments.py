@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the harness of disturbances strikes: moments of the whole command, on a machine of any
-speed."""
+"""The harness of disturbances strikes at any moment of a command, on a machine of any speed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands in the Markdown files: `downpour` has their options, `make` their targets and variables.
+"""The Markdown files use only options of `downpour` and targets and variables of `make` that exist.
 
-Values are left to other tests: pages name files and hosts that a reader must have.
+These tests ignore values: pages name files and hosts that the reader has.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLACEHOLDER: Final = "experiment-NAME"
 
 
 def written(page: Path) -> Iterator[str]:
-    """Yield each command line, or words in backticks, of a page; a continued line is one."""
+    """Yield a page's command lines and words in backticks; join continued lines."""
     text = page.read_text()
     for block in BLOCK.findall(text):
         yield from block.replace("\\\n", " ").splitlines()

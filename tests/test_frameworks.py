@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing the OpenFlow framework."""
+"""The OpenFlow framework can be chosen; a wrong choice gives one message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_unknown_choice_is_one_clear_error() -> None:
 
 
 def test_a_broken_openssl_package_of_the_distribution_does_no_harm(tmp_path: Path) -> None:
-    """Debian's python3-openssl beside a newer `cryptography` does this when it is imported."""
+    """Debian's python3-openssl fails like this on import, beside a newer `cryptography`."""
     broken = tmp_path / "OpenSSL"
     broken.mkdir()
     (broken / "__init__.py").write_text("raise AttributeError('no GEN_EMAIL')\n")

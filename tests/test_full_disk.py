@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A full disk, at every writer: one line that says so, and nothing half-written."""
+"""On a full disk every writer says so in one line, and leaves nothing half-written."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def disk(tmp_path: Path) -> Path:
 
 
 def test_the_disk_is_small(tmp_path: Path) -> None:
-    """Or the tests below would prove nothing."""
+    """If it is not, the tests below prove nothing."""
     directory = disk(tmp_path)
 
     def use() -> str:
@@ -158,7 +158,7 @@ def test_a_run_ends_with_one_line(tmp_path: Path, clock: str, sign: str) -> None
     assert said.startswith("exit 1\n"), said
     assert "Traceback" not in said
     assert "downpour: " in said and "No space left on device; valid: room on the disk" in said
-    # No complete run, and none that is said to be.
+    # No run is complete, and none claims to be.
     assert "'regression/latest'" not in said and "'regression/2" not in said
     done = subprocess.run(
         [sys.executable, "-m", "downpour", "status"], cwd=ROOT, capture_output=True, text=True

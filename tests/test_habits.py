@@ -17,7 +17,7 @@ HOOKS = ROOT / ".pre-commit-config.yaml"
 
 
 def shell_scripts() -> list[Path]:
-    """Return the files of git whose first line names a shell, labs' own shell left out."""
+    """Return git's files whose first line names a shell, without the labs' own shell."""
     command = ["git", "-C", str(ROOT), "grep", "-lIE", "^#!.*[/ ](ba|da)?sh( |$)"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode > 1:
@@ -43,7 +43,7 @@ def test_shell_scripts() -> None:
 
 
 def test_no_shell_script_writes_to_a_name_in_tmp_that_others_know() -> None:
-    """Anybody may have put a link there. (A test's own root has nobody else.)"""
+    """Another user may have put a link there. (Nobody else uses a test's own root.)"""
     found = [
         f"{script.relative_to(ROOT)}: {line.strip()}"
         for script in shell_scripts()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule of imports holds, has no arrow that nothing uses, and sees what breaks it."""
+"""The rule of imports holds, has no unused arrow, and finds what breaks it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_forbidden_import_is_found() -> None:
     assert list(house.foreign_imports("parsers.base", source)) == ["parsers.read.trace"]
     assert house.arrow_for("parsers.read.trace", "parsers.base") is None
     assert house.arrow_for("parsers.base.times", "parsers.read") == "parsers.base"
-    # The same file, were it in the lowest room, would break the rule.
+    # The same file would break the rule in the lowest room.
     file = house.ROOT / "parsers/read/trace.py"
     found = house.violations([("common", file)])
     assert found

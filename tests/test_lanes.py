@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host on two paths at once, over the emulated network: each lane carries its own path's frames
-and nothing of the other's, as soon as its path is there."""
+"""A host is on two paths at once in an emulated network: each lane carries only the frames of its
+own path, once that path exists."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def emulation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulation]:
 
 
 def answers(emulation: Emulation, lane: int) -> bool:
-    """Whether the publisher answers a few pings on this lane."""
+    """Return whether the publisher answers a few pings on this lane."""
     target = emulation.network.publisher.path_nic(lane).ip
     emulation.run(
         "sub", ["ip", "neigh", "flush", "all"]
-    )  # a failed resolution is remembered for a while
+    )  # the kernel remembers a failed resolution for a while
     ping = ["ping", "-n", "-q", "-c", "3", "-i", "0.2", "-W", "2", target]
     text = emulation.run("sub", ping, check=False).stdout
     (received,) = re.findall(r"(\d+) received", text)
@@ -54,14 +54,14 @@ def answers(emulation: Emulation, lane: int) -> bool:
 
 
 def arrived(emulation: Emulation) -> dict[str, int]:
-    """Frames that the subscriber's path NICs have received."""
+    """Return how many frames each of the subscriber's path NICs has received."""
     counters = emulation.counters()["interfaces"]
     nics = [emulation.network.host("sub").path_nic(lane).interface for lane in (1, 2)]
     return {nic: counters[f"sub/{nic}"]["rx_packets"] for nic in nics}
 
 
 def multicast(emulation: Emulation, lane: int, datagrams: int) -> None:
-    """Datagrams to the lane's group; the publisher's routes choose the NIC."""
+    """Send datagrams to the lane's group. The publisher's routes choose the NIC."""
     send = (
         "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
         "s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 4)\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A feed from an LDM outside gets into a running network by the commands of the site guide."""
+"""The site guide's commands bring the feed of an outside LDM into a running network."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def guide() -> list[str]:
 
 
 def connect(emulation: Emulation, outside: list[str], pid: int) -> None:
-    """Do what the guide says; `outside` replaces the machine's own namespace."""
+    """Run the guide's commands; `outside` enters the namespace that stands for the machine."""
     commands = guide()
     assert commands.pop(0) == "downpour up bottleneck"
     for command in commands:
@@ -54,7 +54,7 @@ def connect(emulation: Emulation, outside: list[str], pid: int) -> None:
 
 
 def server(work: Path, name: str, conf: str) -> list[str]:
-    """Make a queue and a configuration; return the command of the server on them."""
+    """Make a queue and a configuration; return the command of a server with them."""
     queue, file = work / f"{name}.pq", work / f"{name}.conf"
     file.write_text(conf)
     subprocess.run([TOOLS / "pqcreate", "-s", "10m", "-q", queue], check=True)
@@ -72,7 +72,7 @@ def test_a_product_from_outside_gets_in(tmp_path: Path) -> None:
         here = Path("/proc/self/ns/net").stat().st_ino
         until = time.monotonic() + LIMIT_S
         while Path(f"/proc/{outer.pid}/ns/net").stat().st_ino == here:
-            assert time.monotonic() < until, "unshare has not made a namespace"
+            assert time.monotonic() < until, "unshare has not created a namespace"
             time.sleep(0.01)
         outside = ["nsenter", "-t", str(outer.pid), "-n"]
         with (
@@ -101,7 +101,7 @@ def test_a_product_from_outside_gets_in(tmp_path: Path) -> None:
             while b"live 1" not in (tmp_path / "inside.pq").read_bytes():
                 assert time.monotonic() < until, (tmp_path / "inside.log").read_text()
                 time.sleep(0.05)
-        # It goes with the namespace at its other end, which the kernel takes down on its own time.
+        # The link goes with the namespace at its other end, which the kernel soon removes.
         links = [*outside, "ip", "-o", "link"]
         while b"feed0" in subprocess.run(links, capture_output=True, check=True).stdout:
             assert time.monotonic() < until, "the link outlives the network"

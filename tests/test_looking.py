@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often observers look, by the environment."""
+"""The environment sets how often observers look."""
 
 from __future__ import annotations
 

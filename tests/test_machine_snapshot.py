@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts as a run's leftover, and what others did meanwhile."""
+"""A snapshot separates a run's leftovers from what other processes did."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs in a control group with 2 GB, as a small container has: complete, nothing killed for
-memory, and the group's limit is what counts as free."""
+"""Runs complete in a control group with 2 GB, the size of a small container: the kernel kills no
+process for memory, and the group's limit counts as the free memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Group:
 
     @property
     def killed(self) -> int:
-        """How many processes were killed because memory was short."""
+        """Return how many processes the kernel killed because memory was short."""
         found = re.search(r"^oom_kill (\d+)$", self._events.read_text(), re.MULTILINE)
         assert found is not None
         return int(found[1])
@@ -67,7 +67,7 @@ def group() -> Iterator[Group]:
                 directory.rmdir()
             continue
         yield Group(directory, events)
-        for _ in range(50):  # processes that have just ended are in it for a moment
+        for _ in range(50):  # a process stays in the group for a moment after its end
             with contextlib.suppress(OSError):
                 directory.rmdir()
                 return
@@ -75,7 +75,7 @@ def group() -> Iterator[Group]:
         raise AssertionError(
             f"{directory} has processes: {(directory / 'cgroup.procs').read_text()}"
         )
-    pytest.skip("SKIPPED: no control group with a memory limit can be made here")
+    pytest.skip("SKIPPED: this machine allows no control group with a memory limit")
 
 
 def test_the_limit_is_what_is_free(group: Group) -> None:
@@ -89,7 +89,7 @@ def test_the_limit_is_what_is_free(group: Group) -> None:
 @NEEDS_PROGRAMS
 @pytest.mark.parametrize("clock", ["native", "virtual"])
 def test_a_run_completes(group: Group, tmp_path: Path, clock: str) -> None:
-    """With two cells: in virtual time as many guests at once as fit."""
+    """There are two cells. In virtual time as many guests run at once as fit."""
     argv = [
         *(sys.executable, "-m", "downpour", "run", "regression", "--receivers", "2"),
         *("--duration", "2", "--clock", clock, "--runs", str(tmp_path)),

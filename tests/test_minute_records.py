@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of minute records (rtstats, ldmd, pqact, a file) over kills of every program on it."""
+"""Minute records survive kills of every program on their way: rtstats, ldmd, pqact, a file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def log_lines(first: int) -> list[str]:
-    """Products that FMTP brought in 1.5 s each: every third repaired by two blocks."""
+    """Return a log of products that took FMTP 1.5 s each; every third needed two blocks again."""
     lines = []
     for number in range(MINUTES * EACH):
         at = first + number * 60 // EACH
@@ -130,12 +130,12 @@ def test_every_product_counts_once_whatever_is_killed(tmp_path: Path) -> None:
         decoder.send_signal(signal.SIGKILL)
     with site.log.open("a") as log:
         log.writelines(lines[third : 2 * third])
-    with site.run(*site.sender()):  # the monitor is away, and so is rtstats when it comes back
+    with site.run(*site.sender()):  # the monitor is down, and when it returns rtstats is down
         time.sleep(2)
     with site.log.open("a") as log:
         log.writelines(lines[2 * third :])
     with site.run(*site.server()), site.run(*site.decoder()), site.run(*site.sender()) as sender:
-        until(lambda: site.products() >= len(lines) - EACH, "the records of the rest")
+        until(lambda: site.products() >= len(lines) - EACH, "the remaining records")
         sender.send_signal(signal.SIGTERM)
         assert sender.wait(WAIT_S) == 0
         until(lambda: site.products() >= len(lines), "the last records")
@@ -169,7 +169,7 @@ PUBLISHER = (  # lines of mldm
 @pytest.mark.slow
 @pytest.mark.parametrize("offset_s", ["0", "3600"])
 def test_the_rate_of_a_publishers_path_arrives(tmp_path: Path, offset_s: str) -> None:
-    """Its log said so before rtstats began."""
+    """mldm logged the rate before rtstats started."""
     if why := absent_programs(PROGRAMS):
         pytest.skip(why)
     site, stamp = Site(tmp_path), time.strftime("%Y%m%dT%H%M%S", time.gmtime())
@@ -195,7 +195,7 @@ def test_the_rate_of_a_publishers_path_arrives(tmp_path: Path, offset_s: str) ->
 
 
 def of_rtstats(folder: Path, host: str, log: Path, products: int) -> list[str]:
-    """The minute records that rtstats writes about a whole log."""
+    """Return the minute records that rtstats writes from a whole log."""
     queue, file = folder / f"{host}.pq", folder / f"{host}.txt"
     subprocess.run([program("pqcreate"), "-s", "1m", "-S", "100", "-q", queue], check=True)
     ever_s = str(10**9)
@@ -220,13 +220,13 @@ def of_rtstats(folder: Path, host: str, log: Path, products: int) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("backstop", [None, 3])
 def test_table_4_of_records_is_that_of_the_logs(tmp_path: Path, backstop: int | None) -> None:
-    """To the last bit, at each subscriber: rtstats reads the same logs as the report."""
+    """They agree to the last bit at each subscriber: rtstats reads the same logs as the report."""
     if why := absent_programs(("rtstats", "pqcreate")):
         pytest.skip(why)
     cell = SyntheticCell("ldm7", m=3, duration_s=150, backstop_index=backstop)
     run = write_synthetic_run(tmp_path / "run", cell)
     logs = run / f"cells/{cell.name}/logs"
-    for log in logs.glob("r*.ldmd.log"):  # one blank, as ldmd writes
+    for log in logs.glob("r*.ldmd.log"):  # one space, as ldmd writes
         log.write_text(log.read_text().replace("   INFO  ", "   INFO "))
     found = evaluate(run)
     assert isinstance(found, Transports)
@@ -254,8 +254,8 @@ ORIGINAL = (
 @pytest.mark.root
 @pytest.mark.slow
 def test_products_of_the_original_rtstats_are_read(tmp_path: Path) -> None:
-    """Numbers are cumulative in the hour, so the later product of an hour is the one that counts,
-    whichever comes last."""
+    """Numbers are cumulative within the hour, so the latest product of an hour counts, even if it
+    arrives first."""
     if why := absent_programs((*PROGRAMS, "pqinsert")):
         pytest.skip(why)
     site = Site(tmp_path)
@@ -298,14 +298,14 @@ queue.with_suffix(".signals").write_text(str(len(signals)))
 
 
 class Here:
-    """An emulation whose hosts are all this machine."""
+    """An emulation where this machine is every host."""
 
     def popen(self, _node: str, argv: list[str], **how: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(argv, **how)
 
 
 def test_a_sender_that_ends_is_not_interrupted(tmp_path: Path) -> None:
-    """A second SIGTERM would end rtstats before a distant monitor has its last records."""
+    """A second SIGTERM ends rtstats before a distant monitor has its last records."""
     sender = tmp_path / "rtstats"
     sender.write_text(SLOW_SENDER.format(python=sys.executable))
     sender.chmod(0o755)

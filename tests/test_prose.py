@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The form of Markdown: one sentence per line, short cells in the tables that everybody reads."""
+"""Markdown has one sentence per line, and short cells in the tables that everybody reads."""
 
 from __future__ import annotations
 

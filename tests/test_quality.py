@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the analyzers' and gcovr's outputs are read as."""
+"""tests.quality reads the outputs of the analyzers and gcovr correctly."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ from tests.prose import ROOT, repository_files
 
 PAGE: Final = ROOT / "docs/references.md"
 CITING: Final = ("c", "h", "md", "py", "yaml", "yml", "txt", "sh", "template", "build")
-# How the papers' and programs' keys look; SHA256 and the like are no keys.
+# The form of keys of papers and programs. SHA256 and similar names are not keys.
 KEY: Final = re.compile(
     r"\b(?:MPUP\d+|DRFSM\d+|FCAST\d+|IDD\d+|M2C\d+|MSR-TR-\d+-\d+|LDM-6\.\d+\.\d+"
     r"|FMTPv3-\d{4}|RFC \d+)\b"
 )
-# Files and numberings that no reader has.
+# Files and numbers that no reader has.
 DANGLING: Final = re.compile(
     r"mpup-ldm7|drfsm\.txt|fcast\.txt|m2c-sequencer|seeds-check|science\.md|design card"
     r"|\breference \d|\bin the reference\b",
@@ -35,7 +35,7 @@ def known() -> set[str]:
 
 
 def found(pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-    """Yield (place, text) of every match in a file that could cite, this file's left out."""
+    """Yield (place, text) of every match in a file that could cite, except this file."""
     for extension in CITING:
         for path in repository_files(extension):
             if path in (PAGE, Path(__file__).resolve()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab whose controller runs in another network namespace, as docker-compose.yml has it."""
+"""A network's controller may run in another network namespace, as in docker-compose.yml."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wait_until(what: str, condition: Callable[[], bool]) -> None:
 def attend(root: Path, namespace: str) -> subprocess.Popen[bytes]:
     inside = ["nsenter", f"--net=/run/netns/{namespace}", "--"]
     argv = [*inside, sys.executable, "-m", "controller", "attend", str(root)]
-    # Without the mark of a run that this process has entered: it is not the run's.
+    # Without the mark of the run that this process entered: the attendant is not part of it.
     env = {name: value for name, value in os.environ.items() if name != marks.MARK}
     process = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.DEVNULL, env=env)
     wait_until("attendant", (root / ".attendant").exists)
@@ -124,7 +124,7 @@ def test_lab_says_when_nobody_attends(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_domain_may_have_its_own_attendant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The network addresses controller-west, and the attendant of west alone answers."""
+    """The network addresses controller-west, and only west's attendant answers."""
     python = tmp_path / "python"
     starts = tmp_path / "starts"
     python.write_text(f'#!/bin/sh\necho "$*" >> {starts}\nexit 2\n')
@@ -204,7 +204,7 @@ def test_what_ends_is_started_again_but_not_after_wrong_usage(
 def test_a_network_that_ends_meanwhile_ends_no_other(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Its directory may go at any moment. Here its files cannot be written."""
+    """A network's directory may disappear at any moment. Here the attendant cannot write to it."""
     own = tmp_path / "run" / "controller-x"
     (own / "controller-x.stderr").mkdir(parents=True)
     (own / "controller-x.ended.tmp").mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may know whom (docs/develop/architecture.md); rooms that compute the same thing agree."""
+"""Rooms that compute the same thing agree, and commands are those of the documentation."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
     ("name", "parameters"), [("geni5", {"receivers": 64}), ("drfsm8", {}), ("bottleneck", {})]
 )
 def test_controller_routes_as_the_topology_promises(name: str, parameters: dict[str, int]) -> None:
-    """The RTT of a subscriber is computed along `topologies.model.paths`; the controller must
-    choose the
-    same switches, or the promise is broken."""
+    """`topologies.model.paths` gives the switches from which a subscriber's RTT is computed. The
+    controller must choose the same switches."""
     network = load(find(name), parameters)
     (domain,) = (d.name for d in network.domains if d.controlled_by is ControlledBy.CONTROLLER)
     core = core_of(network, domain)
@@ -50,7 +49,7 @@ def test_controller_routes_as_the_topology_promises(name: str, parameters: dict[
 
 
 def test_parsers_know_where_netem_loses_what_the_topology_asks_for() -> None:
-    """The interfaces of impaired links are numbered by topologies.model.wire_plan."""
+    """topologies.model.wire_plan numbers the interfaces of impaired links."""
     network = with_handoff_loss(load(find("drfsm8")), 0.01)
     planned = {
         f"{wire_plan.WIRE}/{d.egress}"

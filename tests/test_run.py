@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runner of the test tiers: what it runs, skips and counts."""
+"""The runner of the test tiers runs, skips and counts the right steps."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_what_is_skipped_is_counted(
 
 
 def test_a_report_without_failures_does_not_hide_a_bad_exit(tmp_path: Path) -> None:
-    """A pytest that dies after it wrote its report, or one that collected nothing (exit 5)."""
+    """pytest may die after it wrote its report, or collect nothing (exit code 5)."""
     junit = tmp_path / "made.xml"
     text = '<testsuite><testcase name="x"/></testsuite>'
     write = (
@@ -156,7 +156,7 @@ def test_what_repeats_is_told_to_repeat_more_often(
 
 
 def test_what_runs_in_the_gaps_gives_way(tmp_path: Path) -> None:
-    """The command waits until its own nice value has changed: else the test does not end."""
+    """The command waits until its own nice value changes, or the test does not end."""
     code = (
         "import os, pathlib, time\n"
         "while os.nice(0) < 15: time.sleep(0.01)\n"
@@ -169,7 +169,7 @@ def test_what_runs_in_the_gaps_gives_way(tmp_path: Path) -> None:
 
 
 def test_tracks_run_beside_each_other(tmp_path: Path) -> None:
-    """Each waits for what the other has written."""
+    """Each track waits for the other's file."""
 
     def command(mine: str, other: str) -> tuple[tuple[str, ...], ...]:
         code = (
@@ -194,7 +194,7 @@ def test_tracks_run_beside_each_other(tmp_path: Path) -> None:
 
 
 def test_an_interruption_ends_both_tracks(tmp_path: Path) -> None:
-    """Ctrl-C at the terminal: the commands have their own sessions and do not hear of it."""
+    """Commands have their own sessions, which do not get Ctrl-C from the terminal."""
     write = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))"
     pids = [tmp_path / "one", tmp_path / "two"]
     chain = [
@@ -223,7 +223,7 @@ def test_an_interruption_ends_both_tracks(tmp_path: Path) -> None:
 
 
 def test_files_of_a_mark_are_files_of_tests() -> None:
-    """A helper that gives the mark would hide the files that use it."""
+    """A helper that sets the mark would hide the files that use it."""
     found = files_with("alone")
     assert Path(run.__file__).parent.parent / "topologies/tests/test_teardown.py" in found
     assert all(path.name.startswith("test_") for path in found)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk-through of docs/guide/site.md, run as it is written, in its own network."""
+"""The walk-through of docs/guide/site.md works as written, in its own network namespace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def walkthrough() -> str:
 @pytest.mark.skipif(not (BUILD / "ldm7/ldmd/ldmd").exists(), reason="the C programs are not built")
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a network namespace")
 def test_the_loopback_walkthrough() -> None:
-    """As a user who may not look into the directories of pytest's user."""
+    """The user who runs the commands may not read the directories of pytest's user."""
     with tempfile.TemporaryDirectory(prefix="downpour-walkthrough-") as top:
         Path(top).chmod(0o755)
         done = walk(Path(top))
@@ -65,7 +65,7 @@ def walk(top: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_commands_follow_the_prefix() -> None:
-    """By name alone, systemd finds a unit and an account only below /usr and /usr/local."""
+    """By name alone, systemd finds units and accounts only below /usr and /usr/local."""
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     lines = [line for block in blocks for line in block.splitlines()]
     assert [line.split()[0] for line in lines if "/usr/local" in line] == ["p=/usr/local"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `python -m tests.soak` calls growth, from made-up samples."""
+"""`python -m tests.soak` finds growth, and only growth, in made-up samples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def samples(
     log_kb: float = 0,
     fds: float = 0,
 ) -> list[dict[str, Any]]:
-    """Ten hours in which these grow so much per hour."""
+    """Return samples of ten hours with this growth per hour."""
     found = []
     for number in range(HOURS * 3600 // EACH_S):
         hours = number * EACH_S / 3600

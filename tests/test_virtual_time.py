@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which clock a machine has, and how long a fresh beginning waits."""
+"""Programs find the machine's clock, and how long to sleep until the next step of a second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from common.virtual_time import clock_of, rest_s
         ("root=/dev/root rw mem=2G init=/i time-travel=inf-cpu seccomp=on\n", "virtual"),
         ("BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet\n", "native"),
         ("", "native"),
-        ("note=time-travel=inf-cpu\n", "native"),  # another parameter's value
+        ("note=time-travel=inf-cpu\n", "native"),  # the value of another parameter
         ("time-travel=inf-cpux\n", "native"),
         ("root=/dev/root time-travel=ext:/tmp/x/calendar seccomp=on\n", "virtual"),
         ("note=time-travel=ext:/tmp/x\n", "native"),
@@ -39,12 +39,12 @@ def test_clock(command_line: str, clock: str) -> None:
     ],
 )
 def test_the_rest_of_a_second(now_ns: int, step_ns: int, rest_ns: int) -> None:
-    """Also where a floating-point clock could not: at today's dates it has steps of 0.2 us."""
+    """It is exact, unlike a floating-point clock, which has steps of 0.2 us at today's dates."""
     assert math.ceil(rest_s(now_ns, step_ns) * 10**9) == rest_ns
 
 
 @pytest.mark.parametrize("rest_ns", [249_326, 977_355, 1_007_274, 1_964_682])
 def test_a_rest_is_no_nanosecond_too_long(rest_ns: int) -> None:
     """time.sleep rounds up."""
-    assert math.ceil(rest_ns / 1e9 * 1e9) == rest_ns + 1  # what it would make of the rest itself
+    assert math.ceil(rest_ns / 1e9 * 1e9) == rest_ns + 1  # what time.sleep makes of the plain rest
     assert math.ceil(rest_s(10**9 - rest_ns) * 1e9) == rest_ns

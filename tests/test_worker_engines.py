@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same experiment on this machine, at workers of a Dask scheduler, and as jobs of Slurm: equal
-to the last digit, even when processes are killed meanwhile."""
+"""This machine, workers of a Dask scheduler, and jobs of Slurm give the same figures, to the last
+digit, even when processes are killed during the run."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def dask_workers(place: Path, *options: str) -> Iterator[tuple[str, subprocess.P
 
 
 def cells_of_workers(parent: int) -> list[int]:
-    """Process ids of the workers below `downpour workers` whose cell has a guest."""
+    """Return the process ids of the workers of `downpour workers` whose cell has a guest."""
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     found = []
     for child in children:
@@ -143,7 +143,7 @@ def test_a_runner_that_is_killed_leaves_what_is_complete(local_run: Path, tmp_pa
         again = tmp_path / "again.log"
         text = ended(started([*command, "--resume"], again), again)
         assert "resumed: ldm" in text
-        # The cell that nobody waited for has ended too.
+        # The abandoned cell ends as well.
         deadline = time.monotonic() + 60
         while cells_of_workers(workers.pid):
             assert time.monotonic() < deadline

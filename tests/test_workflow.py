@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GitHub workflow: valid by GitHub's schema, of actions that cannot change behind our back, and
-about targets that exist."""
+"""The GitHub workflows fit GitHub's schema, pin their actions to commits, and call targets that
+exist."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_valid_by_githubs_schema(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.name)
 def test_a_pull_requests_code_finds_no_token(path: Path) -> None:
-    """actions/checkout would leave it in the checkout's .git/config."""
+    """By default actions/checkout leaves the token in the checkout's .git/config."""
     checkouts = [s for s in steps(path) if s.get("uses", "").startswith("actions/checkout@")]
     assert checkouts
     for step in checkouts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tiers of the tests and the steps of each (`tests/run.py` runs them)."""
+"""The tiers of the tests, and the steps of each, which `tests/run.py` runs."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from tests.frameworks import EXIT_NO_PACKAGE, FRAMEWORKS
 ROOT: Final = Path(__file__).resolve().parent.parent
 LOGS: Final = ROOT / "build" / "test-logs"
 TIERS: Final = ("check", "test", "all")
-EXIT_NO_SOURCE: Final = 3  # of the kernel's build: this machine cannot have the source
+EXIT_NO_SOURCE: Final = 3  # of the kernel's build: this machine cannot get the source
 EXIT_NO_TOOL: Final = 77  # of tests that build or start a Debian
 FUZZ_REST_S: Final = 240
 CORES: Final = os.cpu_count() or 1
-PYTHON_TRACK: Final = "python"  # the tracks run side by side
+PYTHON_TRACK: Final = "python"  # tracks run at the same time
 C_TRACK: Final = "c"
 VIRTUAL_TRACK: Final = "virtual"
 
 
 @dataclass(frozen=True)
 class Step:
-    """Commands that run one after the other; each counts as a test unless there is a `junit`."""
+    """Commands that run one after another. Each counts as a test, unless `junit` has the counts."""
 
     name: str
     title: str
     commands: tuple[tuple[str, ...], ...]
-    typical_s: float  # an estimate, until this machine has measured it
+    typical_s: float  # an estimate, used until this machine has measured it
     junit: Path | None = None
-    skip_code: int | None = None  # exit code that says: not available here
-    needs: str | None = None  # the step without which this one is skipped
+    skip_code: int | None = None  # exit code that means: not available here
+    needs: str | None = None  # skipped unless this step passed
     root: bool = False  # skipped without root
     long: bool = False  # with DOWNPOUR_TEST_LONG
-    in_gaps: bool = False  # takes what the other tracks leave of the cores
-    track: str | None = None  # beside the steps of other tracks; None: alone, after all of them
+    in_gaps: bool = False  # uses the cores only while other tracks do not
+    track: str | None = None  # runs beside the steps of other tracks; None: alone, after them
 
 
 def _python(python: str, name: str, marks: str, *more: str) -> tuple[str, ...]:
-    """Return a pytest command: more workers than cores, as many tests wait for processes, but a
-    worker for each file, as tests of a file share what they set up."""
+    """Return a pytest command with more workers than cores, as many tests wait for processes. A
+    file's tests run at one worker, as they share fixtures."""
     workers = ("-n", str(CORES + 2), "--dist", "loadfile", "--no-loadscope-reorder")
     return (
         *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers),
@@ -53,15 +53,15 @@ def _python(python: str, name: str, marks: str, *more: str) -> tuple[str, ...]:
 
 
 def _first_time(python: str) -> tuple[tuple[str, ...], ...]:
-    """Return what compiles all tests once, where none is compiled: each worker would compile all,
-    at the same time."""
+    """Return a command that compiles all tests, if none is compiled. Otherwise all workers would
+    compile all tests at the same time."""
     if any((ROOT / "tests" / "__pycache__").glob("*-pytest-*.pyc")):
         return ()
     return ((python, "-m", "pytest", "-qq", "-p", "no:cacheprovider", "--collect-only"),)
 
 
 def files_with(mark: str, root: Path = ROOT) -> list[Path]:
-    """Return the files with tests of a mark: to collect from all others takes a quarter minute."""
+    """Return the files with tests of a mark. Collecting from all files takes 15 s longer."""
     settings = tomllib.loads((root / "pyproject.toml").read_text())
     rooms = settings["tool"]["pytest"]["ini_options"]["testpaths"]
     found = (path for room in rooms for path in sorted((root / room).rglob("*.py")))
@@ -71,12 +71,12 @@ def files_with(mark: str, root: Path = ROOT) -> list[Path]:
 def _c(python: str, tier: str) -> list[Step]:
     asan = ROOT / "build-asan"
     setup = ("meson", "setup", str(asan), str(ROOT))
-    # Compiled in half the time that the default takes; the tests take a tenth longer.
+    # They compile in half the time of the default; the tests take a tenth longer.
     fast = ("-Doptimization=1", "-Dc_args=-g1")
     sanitizers = ("-Db_sanitize=address,undefined", "-Db_lundef=false", *fast)
     configure = () if (asan / "build.ninja").exists() else ((*setup, *sanitizers),)
     suites = ("--no-suite", "slow") if tier == "check" else ()
-    # What benchmarks compare with is not part of `make build`.
+    # The benchmarks' peers are not part of `make build`.
     peers = () if tier == "check" else (("ninja", "-C", str(ROOT / "build"), "peers"),)
     longer = ("--timeout-multiplier", "5") if tier == "all" else ()
     tests = ("meson", "test", "-C", str(asan), "--no-rebuild", "--print-errorlogs", *longer)
@@ -103,7 +103,7 @@ def _c(python: str, tier: str) -> list[Step]:
         Step(
             "c",
             "C tests",
-            # most of the time processes of a test wait for each other
+            # a test's processes mostly wait for each other
             ((*tests, "--num-processes", str(CORES + 1), *suites),),
             60,
             asan / "meson-logs" / "testlog.junit.xml",
@@ -151,14 +151,14 @@ def _regressions(python: str) -> list[Step]:
     ]
 
 
-# One test at a time: what is not for the tracks watches a network on the machine's own clock.
+# One test at a time: tests outside the tracks watch a network on the machine's own clock.
 def _pytest(python: str, marks: str, name: str, *more: str) -> tuple[str, ...]:
     marked = ("-m", marks, f"--junitxml={LOGS / name}.xml")
     return (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *marked, *more)
 
 
 def _networks(python: str) -> list[Step]:
-    """Return what runs whole networks, and the service in front of them, for longer."""
+    """Return longer steps with whole networks, and with the service in front of them."""
     leave = ("downpour", "regression", "join-leave", "--clock", "virtual", "--duration", "40")
     beside = ("-n", str(CORES), "--dist", "loadfile", "--no-loadscope-reorder")
     in_guests = _pytest(python, "guest", "guests", *beside)
@@ -172,7 +172,7 @@ def _networks(python: str) -> list[Step]:
         ),
         Step(
             "guests",
-            "end-to-end tests in virtual time, labs too",
+            "end-to-end tests in virtual time, and labs",
             (("env", "DOWNPOUR_TEST_LABS=1", *in_guests),),
             1200,
             LOGS / "guests.xml",
@@ -188,7 +188,7 @@ def _networks(python: str) -> list[Step]:
         ),
         Step(
             "rest-fuzz",
-            "requests made up from the OpenAPI document, for longer",
+            "random requests from the OpenAPI document, for longer",
             ((python, "-m", "controller.tests.rest_fuzz", str(FUZZ_REST_S)),),
             FUZZ_REST_S + 20,
         ),
@@ -196,11 +196,11 @@ def _networks(python: str) -> list[Step]:
 
 
 def _packages(python: str) -> list[Step]:
-    """Return what installs Downpour from scratch."""
+    """Return the steps that install Downpour from scratch."""
     return [
         Step(
             "install",
-            "the lock, the wheel and make install, each from scratch",
+            "locked packages, the wheel and make install, from scratch",
             (_pytest(python, "install", "install"),),
             400,
             LOGS / "install.xml",
@@ -215,7 +215,7 @@ def _packages(python: str) -> list[Step]:
         ),
         Step(
             "offline",
-            "a set-up from the bundle, without network",
+            "set-up from the bundle, without network",
             (("tests/offline.sh",),),
             500,
             skip_code=EXIT_NO_TOOL,
@@ -273,7 +273,7 @@ def _quality(python: str) -> list[Step]:
 
 
 def _rest(python: str) -> list[Step]:
-    """Return what only the last tier runs."""
+    """Return the steps that only the last tier runs."""
     return [
         *_other_frameworks(python),
         *_networks(python),
@@ -317,7 +317,7 @@ def steps(python: str, tier: str) -> list[Step]:
         found.append(
             Step(
                 "alone",
-                "Python tests beside which nothing may run",
+                "Python tests that must run alone",
                 ((*alone, f"--junitxml={LOGS / 'alone.xml'}", *files),),
                 60,
                 LOGS / "alone.xml",

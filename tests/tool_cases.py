@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by hostile tests of command-line programs: programs, small disks, the run of cases.
+"""Run cases for hostile tests of command-line programs: their programs and small disks.
 
-A test's cases are functions that take its machine. Disks are small tmpfs in the test's mount
+A case is a function that takes the test's machine. A disk is a small tmpfs in the test's mount
 namespace; packets stay on the loopback of a network namespace. Exit status 77: skipped.
 """
 
@@ -26,17 +26,17 @@ IN_NAMESPACE = "DOWNPOUR_TEST_IN_NAMESPACE"
 
 
 class Failure(Exception):
-    """What did not hold."""
+    """A case did not hold. The message says why."""
 
 
 def expect(condition: bool, text: str) -> None:
-    """Raises Failure."""
+    """Raise Failure with `text` unless the condition holds."""
     if not condition:
         raise Failure(text)
 
 
 def wait_for(what: str, condition: Callable[[], bool], pause_s: float = 0.02) -> None:
-    """Raises Failure when the time is over."""
+    """Wait until the condition holds. Raises Failure after LIMIT_S."""
     deadline = time.monotonic() + LIMIT_S
     while not condition():
         expect(time.monotonic() < deadline, f"no {what} within {LIMIT_S:.0f} s")
@@ -44,7 +44,7 @@ def wait_for(what: str, condition: Callable[[], bool], pause_s: float = 0.02) ->
 
 
 class Program:
-    """A program of the test, and what it says."""
+    """A program of the test, and its output."""
 
     def __init__(self, work: Path, name: str, argv: list[str]) -> None:
         self.name = name
@@ -62,7 +62,7 @@ class Program:
         self.process.send_signal(number)
 
     def ends(self, *codes: int) -> None:
-        """Raises Failure unless it ends by itself with one of those codes."""
+        """Wait for its end. Raises Failure unless it ends on its own with one of `codes`."""
         try:
             got = self.process.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -71,19 +71,19 @@ class Program:
         expect(got in codes, text)
 
     def counts(self) -> dict[str, str]:
-        """The line at its end."""
+        """Return the line at its end."""
         return dict(word.split("=", 1) for word in self.told().splitlines()[-1].split())
 
 
 class Machine:
-    """A directory, the two programs, and those that run."""
+    """A directory, the two programs, and the processes that run."""
 
     def __init__(self, send: str, recv: str, work: Path) -> None:
         self.send_path, self.recv_path, self.work = send, recv, work
         self.running: list[Program] = []
 
     def start(self, name: str, argv: list[str]) -> Program:
-        """Start a program that ends with the case."""
+        """Start a program, which ends with the case."""
         program = Program(self.work, name, argv)
         self.running.append(program)
         return program
@@ -108,7 +108,7 @@ class Machine:
 
 @contextmanager
 def small_disk(directory: Path, size_bytes: int) -> Iterator[Path]:
-    """The directory on a disk of that size."""
+    """Mount a disk of this size on the directory."""
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(directory)]
     subprocess.run(mount, check=True)
     try:
@@ -128,7 +128,7 @@ def names(directory: Path) -> list[str]:
 
 
 def used_bytes(path: Path) -> int:
-    """Room that a file takes; 0: it has gone."""
+    """Return the room that a file takes; 0 if it does not exist."""
     try:
         return path.stat().st_blocks * 512
     except FileNotFoundError:
@@ -136,7 +136,7 @@ def used_bytes(path: Path) -> int:
 
 
 def _run(name: str, case: Callable[[M], None], kind: Callable[[str, str, Path], M]) -> bool:
-    """True if the case held."""
+    """Run a case; return whether it held."""
     send, recv = sys.argv[1:3]
     with tempfile.TemporaryDirectory(prefix="downpour-case-") as work:
         m = kind(send, recv, Path(work))
@@ -157,8 +157,8 @@ def run_cases(
     kind: Callable[[str, str, Path], M],
     long: Collection[str] = (),
 ) -> int:
-    """Run the cases that the command line names (default: all, those that take `long` with
-    DOWNPOUR_TEST_LONG); return the exit status."""
+    """Run the cases that the command line names; return the exit status. The default is all, but
+    those in `long` only with DOWNPOUR_TEST_LONG."""
     is_long = "DOWNPOUR_TEST_LONG" in os.environ
     chosen = sys.argv[3:] or [name for name in cases if is_long or name not in long]
     if os.geteuid() != 0:

@@ -187,7 +187,8 @@ class Switchboard(Generic[D]):
         timer.start()
 
     def _refuse_claim(self, name: str, datapath: D) -> None:
-        """Close the new connection: the switch has answered. The end of an exchange calls this."""
+        """Close the new connection: the switch has answered. A successful exchange calls this, with
+        the lock."""
         claim = self._claims.get(name)
         if claim is not None and claim.datapath is datapath:
             del self._claims[name]

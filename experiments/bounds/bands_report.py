@@ -19,7 +19,7 @@ MARKS: Final[Mapping[Status, str]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The findings of a run's bands, or the reason why there is no run."""
+    """The findings of a run by its bands, or the reason why it failed."""
 
     experiment: str
     findings: tuple[Finding, ...] = ()

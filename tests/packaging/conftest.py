@@ -8,7 +8,8 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def no_way_to_the_checkout() -> Iterator[None]:
-    """What is installed finds its own modules: `tests.run` sets PYTHONPATH to the checkout."""
+    """Unset PYTHONPATH, which `tests.run` sets to the checkout, so that installed programs find
+    their own modules."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONPATH", raising=False)
         yield

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make install` and `make uninstall`: what exists in between, and that nothing remains after."""
+"""`make install` installs a working Downpour, and `make uninstall` leaves nothing."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_bad_words(words: tuple[str, ...], said: str) -> None:
 
 @pytest.mark.install
 def test_installed_runs_and_leaves_nothing(tmp_path: Path) -> None:
-    """A file of somebody else's below the prefix stays, and its directory; directories that are
-    there keep their modes."""
+    """Another's file below the prefix stays, with its directory; existing directories keep their
+    modes."""
     prefix = tmp_path / "prefix"
     (prefix / "bin").mkdir(parents=True)
     there = [prefix / "bin", prefix, *prefix.parents]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dependencies: one list in pyproject.toml, and locks with hashes that fit it."""
+"""pyproject.toml lists the dependencies; the locks fit that list and have hashes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LOCKS = {"requirements.lock": ("labs",), "requirements-develop.lock": ("labs", "
 
 
 def plain(name: str) -> str:
-    """Return a package's name as package indexes compare it."""
+    """Return a package's name in the form that package indexes compare."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def wanted(extras: tuple[str, ...]) -> dict[str, str]:
-    """Return the packages that pyproject.toml asks for, with their ranges."""
+    """Return the packages in pyproject.toml, with their ranges."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"]]
     for extra in extras:
@@ -72,7 +72,7 @@ def test_what_runs_has_the_versions_that_are_tested() -> None:
 
 @pytest.mark.install
 def test_lock_alone_installs_what_the_rooms_import(tmp_path: Path) -> None:
-    """Into an empty environment. Mininet is the distribution's."""
+    """The environment is empty. Mininet comes from the distribution."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     python = tmp_path / "venv/bin/python"
     argv = [str(python), "-m", "pip", "install", "--quiet", "--require-hashes"]
@@ -87,7 +87,7 @@ def test_lock_alone_installs_what_the_rooms_import(tmp_path: Path) -> None:
 
 
 def licences() -> ModuleType:
-    """The tool as a module."""
+    """Return the tool as a module."""
     loader = SourceFileLoader("licences", str(ROOT / "tools/licences"))
     spec = spec_from_loader("licences", loader)
     assert spec is not None
@@ -136,7 +136,7 @@ def test_package_with_a_bad_licence_fails_the_tool(
 
 @pytest.mark.slow
 def test_licences_of_everything_installed_go_with_ours() -> None:
-    """As the packages of this environment say now."""
+    """The page agrees with the packages of this environment."""
     tool = licences()
     for lock in tool.LOCKS:
         _, wrong = tool.python_rows(lock.read_text(), tool.NOT_FOR_EVERY_SYSTEM)

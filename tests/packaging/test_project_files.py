@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that outsiders' tools read: the citation, the issue forms."""
+"""Files for other projects' tools are valid: the citation, the issue forms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check(schema: str, path: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_citation_is_valid_and_of_the_newest_release(tmp_path: Path) -> None:
     text = (ROOT / "CITATION.cff").read_text()
-    # The schema wants JSON types; a date in quotes is one.
+    # The schema needs JSON types, so dates become text.
     done = check("vendor.citation-file-format", ROOT / "CITATION.cff")
     assert done.returncode == 0, done.stdout
     broken = tmp_path / "CITATION.cff"
@@ -46,7 +46,7 @@ def test_issue_forms_are_valid(path: Path) -> None:
 
 @pytest.mark.slow
 def test_debian_lists_what_is_installed() -> None:
-    """Every program and page that Meson installs belongs to one of the packages."""
+    """One package has each program and page that Meson installs."""
     lists = [path.read_text() for path in sorted((ROOT / "debian").glob("*.install"))]
     patterns = [line.split()[0] for text in lists for line in text.splitlines()]
     assert len(patterns) == len(set(patterns))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The version: from the tag, one for all products."""
+"""The version comes from the tag, and all programs have the same."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_python_asks_the_tool() -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_c_programs_say_the_same(tmp_path: Path) -> None:
-    """One program and one script of a build of now."""
+    """A program and a script from a fresh build print it."""
     build = tmp_path / "build"
     try:
         subprocess.run(["meson", "setup", str(build), str(ROOT)], check=True, capture_output=True)

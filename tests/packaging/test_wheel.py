@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel in an empty environment, far from any checkout: plans, checks and reports work."""
+"""The wheel plans, checks and reports in an empty environment without a checkout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of a copy of this tree."""
+    """Build a wheel from a copy of this tree."""
     work = tmp_path_factory.mktemp("wheel")
     subprocess.run([ROOT / "tools/source", work / "source"], check=True)
     argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(work)]
@@ -33,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Call `downpour` of an environment that has the wheel and the lock's packages alone."""
+    """Run `downpour` in an environment with only the wheel and the lock's packages."""
     work = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", str(work / "venv")], check=True)
     pip = [str(work / "venv/bin/python"), "-m", "pip", "install", "--quiet"]
@@ -74,7 +74,7 @@ def test_wheel_has_the_data_and_no_tests(wheel: Path) -> None:
 
 
 def test_every_data_file_of_the_rooms_is_in_the_wheel(wheel: Path) -> None:
-    """A YAML file, schema or template that somebody adds must not be forgotten."""
+    """The wheel has every YAML file, schema and template of the repository."""
     names = set(zipfile.ZipFile(wheel).namelist())
     listed = subprocess.run(
         ["git", "-c", f"safe.directory={ROOT}", "ls-files"],

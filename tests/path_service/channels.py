@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels of a path with ordinary sockets: hosts join groups as any program does, the kernel
-reports by IGMP, the controller follows."""
+"""Use a path's channels with ordinary sockets: hosts join groups as any program does, the kernel
+reports the groups by IGMP, and the controller follows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAYLOAD_BYTES: Final = 200
 INTERVAL_NS: Final = 2_000_000
 END_S: Final = 30.0
 
-# As fast as asked, from a raw socket: joins and leaves of a group in turn, IGMP of version 3.
+# From a raw socket, at the given rate: IGMPv3 joins and leaves of a group, in turn.
 FLOOD: Final = """
 import socket, struct, sys, time
 address, group, rate, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
@@ -77,7 +77,7 @@ class Layers:
                 service.add_leaf(PATH, leaves[host])
 
     def close(self) -> None:
-        """Ends what still runs."""
+        """End the programs that still run."""
         for program in self._programs:
             program.kill()
             program.wait()
@@ -92,7 +92,7 @@ class Layers:
         self._senders[channel] = program
 
     def join(self, host: str, channel: int) -> None:
-        """Returns when the host's socket has joined."""
+        """Let the host's socket join; return once it has."""
         address = self._emulation.network.host(host).nic1.ip
         group = str(self._channels.group(channel))
         out = self._file(host, channel)
@@ -102,18 +102,18 @@ class Layers:
         wait_until(f"{host} joins {group}", lambda: b"ready\n" in out.read_bytes())
 
     def leave(self, host: str, channel: int) -> list[Arrival]:
-        """Ends the host's program; what it got."""
+        """End the host's program; return what arrived."""
         self._end(self._receivers.pop((host, channel)))
         return arrivals(self._file(host, channel).read_text().removeprefix("ready\n"))
 
     def stop(self, channel: int) -> int:
-        """Ends the sender; how many datagrams it sent."""
+        """End the sender; return how many datagrams it sent."""
         self._end(self._senders.pop(channel))
         time.sleep(0.3)
         return int((self._work / f"send-{channel}").read_text())
 
     def flood(self, host: str, channel: int, rate: int, seconds: float) -> subprocess.Popen[bytes]:
-        """Endless reports of a host; its standard output says how many."""
+        """Start a host's flood of reports, which prints their number at its end."""
         address = self._emulation.network.host(host).nic1.ip
         words = [address, str(self._channels.group(channel)), str(rate), str(seconds)]
         argv = [sys.executable, "-c", FLOOD, *words]
@@ -141,7 +141,7 @@ class Layers:
     # -- what the path service knows
 
     def joined(self) -> dict[int, set[str]]:
-        """By channel the hosts whose leaves get it."""
+        """Return, by channel, the hosts whose leaves get it."""
         with PathClient(self._emulation.controller_socket) as service:
             shown: ChannelsAnswer | None = service.get(PATH)["channels"]
         assert shown is not None
@@ -153,13 +153,13 @@ class Layers:
         return found
 
     def wait_joined(self, wanted: Mapping[int, set[str]]) -> float:
-        """Returns after how many seconds this is so."""
+        """Wait until these hosts have joined; return how many seconds it took."""
         start = time.monotonic()
         wait_until(f"members {wanted}", lambda: self.joined() == wanted)
         return time.monotonic() - start
 
     def got(self) -> dict[tuple[int, str], int]:
-        """Frames of each channel to each leaf that got any, as the switches counted."""
+        """Return the switches' counts of each channel's frames to each leaf that got any."""
         with PathClient(self._emulation.controller_socket) as service:
             channels = service.counters(PATH)["channels"]
         return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a path keep its rate? On `mesh.yaml` with three lanes, all from p to qc over the link a:c:
+"""Measure whether a path keeps its rate, on `mesh.yaml` with three lanes from p to qc over a:c:
 
 lane 1  `kept`   a guaranteed path whose stream stays within its rate
 lane 2  `other`  a guaranteed path whose stream sends far more than its rate
@@ -22,8 +22,8 @@ from tests.path_service.stream import OVERHEAD_BYTES, Account, Stream, rate_bps
 from topologies.emulate.emulation import Emulation, NetworkError
 
 PAYLOAD_BYTES: Final = 1400
-WITHIN: Final = 0.99  # of its rate: what `kept` sends
-BEYOND: Final = 3.0  # times its rate: what `other` sends
+WITHIN: Final = 0.99  # share of its rate that `kept` sends
+BEYOND: Final = 3.0  # multiple of its rate that `other` sends
 HOST: Final = "qc"
 IPERF_PORT: Final = 5201
 START_S: Final = 20.0
@@ -34,7 +34,7 @@ Flood = Literal["none", "udp", "tcp"]
 
 @dataclass(frozen=True)
 class Kept:
-    """What arrived at qc. `flood_bps`: iperf3's goodput; None: no flood."""
+    """What arrived at qc. `flood_bps`: iperf3's goodput, None without a flood."""
 
     kept: Account
     kept_bps: float
@@ -44,7 +44,7 @@ class Kept:
 
 
 def interval_us(send_bps: float) -> float:
-    """Between full datagrams that make `send_bps` as a meter counts: without tag and FCS."""
+    """Return the interval of full datagrams at `send_bps`, by a meter's count: no tag, no FCS."""
     return (PAYLOAD_BYTES + OVERHEAD_BYTES) * 8e6 / send_bps
 
 
@@ -56,7 +56,8 @@ def keeps_its_rate(
     flood_bps: int,
     seconds: float,
 ) -> Kept:
-    """`other_bps` 0: no second path. The flood begins before the streams and ends after them."""
+    """Send on all lanes; return what arrived. The flood starts before the streams and ends after
+    them. `other_bps` 0: no second path."""
     make_path(emulation, "kept", kept_bps, [HOST], lane=1)
     if other_bps:
         make_path(emulation, "other", other_bps, [HOST], lane=2)
@@ -93,9 +94,9 @@ def stream(emulation: Emulation, lane: int, send_bps: float) -> Stream:
 
 @dataclass(frozen=True)
 class Metered:
-    """What a meter let pass in `window_s`. `gaps_s`: between frames that arrived, of the whole
-    stream; a long one is a time in which the machine did something else. `late_s`: how much longer
-    the window's first frame was on its way than the quickest one."""
+    """What a meter let pass in `window_s`. `gaps_s`: between all arrivals of the stream; in a long
+    gap the machine did something else. `late_s`: how much longer the window's first frame
+    travelled than the fastest one."""
 
     bps: float
     window_s: float
@@ -104,17 +105,17 @@ class Metered:
 
     @property
     def uncertainty(self) -> float:
-        """How far `bps` may be off, as a share. What a gap holds beyond the meter's bucket is lost;
-        the bucket may be full when the window begins, after a gap before it; and frames that wait
-        behind the meter then, on a busy machine, arrive in the window beside its own."""
+        """Return by what share `bps` may be off. The meter drops what a gap holds beyond its
+        bucket. A gap before the window may fill the bucket. On a busy machine, frames that passed
+        the meter before the window may arrive within it."""
         bucket_s = BURST_MS / 1e3
         lost_s = sum(max(0.0, gap - bucket_s) for gap in self.gaps_s)
         return (lost_s + min(bucket_s, max(self.gaps_s)) + self.late_s) / self.window_s
 
 
 def metered(emulation: Emulation, guaranteed_bps: int, seconds: float) -> Metered:
-    """What arrives of a stream of 1.5 times the path's rate, without the burst at the begin: over
-    the last part of `seconds`. Counted as a meter does: Ethernet frames without tag and FCS."""
+    """Send 1.5 times the path's rate for `seconds`; return what arrived after the first second,
+    without the burst at the start. Like a meter, count Ethernet frames without tag and FCS."""
     make_path(emulation, "metered", guaranteed_bps, [HOST], lane=1)
     sender = stream(emulation, 1, 1.5 * guaranteed_bps)
     time.sleep(seconds)
@@ -129,7 +130,7 @@ def metered(emulation: Emulation, guaranteed_bps: int, seconds: float) -> Metere
 
 
 def reaches(emulation: Emulation, address: str) -> None:
-    """Addresses are resolved and caches filled before anything is measured. Raises NetworkError."""
+    """Resolve the address and fill caches before a measurement. Raises NetworkError."""
     publisher = emulation.network.publisher.name
     deadline = time.monotonic() + START_S
     ping = ["ping", "-n", "-q", "-c", "1", "-W", "1", address]
@@ -139,7 +140,7 @@ def reaches(emulation: Emulation, address: str) -> None:
 
 
 class Iperf:
-    """iperf3 from the publisher to qc on lane 3, from the constructor on. Raises NetworkError."""
+    """iperf3 from the publisher to qc on lane 3; the constructor starts it. Raises NetworkError."""
 
     def __init__(self, emulation: Emulation, flood: Flood, flood_bps: int, seconds: float) -> None:
         address = emulation.network.host(HOST).path_nic(3).ip
@@ -164,7 +165,7 @@ class Iperf:
             self._client = emulation.popen(publisher, argv, stdout=file, stderr=subprocess.STDOUT)
 
     def received_bps(self) -> float:
-        """Waits for the end; what reached the server, payload alone. Raises NetworkError."""
+        """Wait for the end; return the payload that reached the server. Raises NetworkError."""
         code = self._client.wait(timeout=END_S)
         text = self._out.read_text()
         if code != 0:
@@ -174,7 +175,7 @@ class Iperf:
 
 
 def goodput_bps(iperf_json: str) -> float:
-    """iperf3 -J -> bits per second at the receiver (UDP: what was sent less what was lost)."""
+    """Return the bits per second at the receiver from iperf3 -J; for UDP, sent less lost."""
     end = json.loads(iperf_json)["end"]
     if "sum_received" in end and end["sum_received"].get("bytes"):
         return float(end["sum_received"]["bits_per_second"])

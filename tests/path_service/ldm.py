@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ldmd in the hosts of a running network, driven by its configuration alone; what its log says."""
+"""Run ldmd in the hosts of a network, with nothing but its configuration, and read its log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE_S = 120.0
 
 
 def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> float:
-    """How many seconds it took."""
+    """Wait until the condition holds; return how many seconds it took."""
     start = time.monotonic()
     while not condition():
         assert time.monotonic() < start + timeout_s, f"no {what} within {timeout_s:g} s"
@@ -32,19 +32,19 @@ def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = PATIEN
 
 
 def time_of(line: str) -> float:
-    """Epoch seconds of a log line."""
+    """Return a log line's time in epoch seconds."""
     stamp = datetime.strptime(line.split(" ", 1)[0], "%Y%m%dT%H%M%S.%fZ")
     return stamp.replace(tzinfo=UTC).timestamp()
 
 
 @dataclass(frozen=True)
 class Join:
-    """Milliseconds of one subscription; the first two as the publisher sees it, the others from
-    SUBSCRIBE's arrival at the publisher to what the subscriber's log shows."""
+    """The milliseconds of a subscription. The publisher measures the first two; the others are from
+    SUBSCRIBE's arrival at the publisher to an event in the subscriber's log."""
 
     confirmed_ms: float  # SUBSCRIBE's arrival to the path service's confirmation
-    request_ms: float  # of which the request to the path service
-    receiving_ms: float  # ... to FMTP's connection
+    request_ms: float  # the part that the request to the path service takes
+    receiving_ms: float  # to FMTP's connection
     first_product_ms: float
 
     def __str__(self) -> str:
@@ -107,8 +107,8 @@ class Site:
     def start_publisher(
         self, *settings: str, fixed: bool = True, standby: Path | None = None
     ) -> None:
-        """`fixed`: FMTP also from the addresses that hosts have on the path by themselves.
-        `standby`: a second controller's socket."""
+        """Start the publisher. `fixed`: also allow FMTP from the hosts' fixed addresses on the
+        path. `standby`: a second controller's socket."""
         services = [self.emulation.controller_socket, *([standby] if standby else [])]
         network, hosts = self.network, self.network.subscribers
         nic = network.publisher.nic1
@@ -125,8 +125,8 @@ class Site:
     def start_subscriber(
         self, host: str, *settings: str, port: int | None = None, interface: str = ""
     ) -> None:
-        """`port`: instead of the right one of its endpoint. `interface`: on which the VLAN's
-        interface is to be made."""
+        """Start a subscriber. `port`: replaces its endpoint's port. `interface`: where to make the
+        VLAN's interface."""
         switch, own_port, vlan = self.key_of(host)
         upstream = f"{self.network.publisher.nic2.ip}:{LDM_PORT}"
         nic1 = interface or self.network.host(host).nic1.ip
@@ -134,7 +134,7 @@ class Site:
         self.start(host, "\n".join([receive, *settings]) + "\n")
 
     def processes(self, host: str) -> Mapping[int, str]:
-        """Process ids of the host's ldmd and what is below it, and their names."""
+        """Return the process ids and names of the host's ldmd and its descendants."""
         found: dict[int, str] = {}
         todo = [self.running[host].pid]
         while todo:
@@ -148,7 +148,7 @@ class Site:
         return found
 
     def kill(self, host: str, *names: str) -> float:
-        """kill -9 of these processes (all, if none is named); the time."""
+        """Kill these processes (all, without names) by SIGKILL; return the time."""
         now = time.monotonic()
         for pid, name in self.processes(host).items():
             if not names or name in names:
@@ -170,7 +170,7 @@ class Site:
 
     # -- products -----------------------------------------------------------------------------
     def feed(self, seconds: int, every_ms: int = 20) -> subprocess.Popen[bytes]:
-        """Products of 1 to 3 kB at a steady pace into the publisher's queue, in the background."""
+        """Insert products of 1 to 3 kB into the publisher's queue, steadily, in the background."""
         trace = self.work / "trace.txt"
         times = [divmod(ms, 1000) for ms in range(0, seconds * 1000, every_ms)]
         lines = [
@@ -204,7 +204,7 @@ class Site:
         return [line for line in self.log(host).splitlines() if text in line]
 
     def join(self, host: str) -> Join:
-        """The last subscription of a host, once its first product is there."""
+        """Return a host's last subscription, once its first product has arrived."""
         address = self.network.host(host).nic2.ip
         asked = time_of(self.lines(self.publisher, f"request from {address} for")[-1])
         switch, port, vlan = self.key_of(host)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test network, and a lab of it with the paths of a test."""
+"""Make the test network, and a test's paths in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOMAIN: Final = "core"
 
 
 def mesh(*, lanes: int = 1, delayed: bool, rate_bps: int | None = 120_000_000) -> Network:
-    """`mesh.yaml`; without delays where they would only burden a machine's processors. Core links
+    """Return `mesh.yaml`, without delays if they only burden a machine's processors. Core links
     have `rate_bps` and queue 50 ms of it."""
     network = load(MESH, {"lanes": lanes})
     core = {s.name for s in network.switches if s.domain == DOMAIN}
@@ -50,7 +50,7 @@ def lab_of(
     queues: bool = True,
     lease_s: float = 0.0,
 ) -> Iterator[Emulation]:
-    """A lab in its own run, which is gone at the end."""
+    """Bring a network up in its own run; take it down at the end."""
     run_id = lifecycle.new_run_id("paths")
     with (
         lifecycle.enter(run_id) as run,
@@ -62,7 +62,7 @@ def lab_of(
 
 
 def endpoints(network: Network, lane: int = 1) -> tuple[Endpoint, dict[str, Endpoint]]:
-    """The publisher's endpoint and, by host, the others'."""
+    """Return the publisher's endpoint, and the others by host."""
     root, leaves = endpoints_of(network, lane)
     by_key = {(e.switch, e.port, e.vlan): e for e in leaves.values()}
     found = {}
@@ -76,7 +76,7 @@ def endpoints(network: Network, lane: int = 1) -> tuple[Endpoint, dict[str, Endp
 def make_path(
     emulation: Emulation, name: str, rate_bps: int, hosts: list[str], *, lane: int = 1
 ) -> dict[str, Endpoint]:
-    """Creates a path from the publisher to `hosts`; the endpoints of all hosts."""
+    """Create a path from the publisher to `hosts`; return the endpoints of all hosts."""
     root, leaves = endpoints(emulation.network, lane)
     with PathClient(emulation.controller_socket) as service:
         service.create_path(name, root, rate_bps)
@@ -86,7 +86,7 @@ def make_path(
 
 
 def tidy(emulation: Emulation) -> None:
-    """For the next test on the same lab: all links whole, no stream, no path."""
+    """Mend all links, and end all streams and paths, for the next test on the same network."""
     Stream.abandon_all()
     for link in emulation.broken_links:
         emulation.mend(link)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to a counting stream while something fails or changes: each function does it on a
-running network (`mesh.yaml`, one path from p to qb, qc and qd) and returns what was measured."""
+"""Measure a counting stream while something fails or changes. Each function causes it on a running
+network (`mesh.yaml`, one path from p to qb, qc and qd) and returns the figures."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ RATE_BPS: Final = 20_000_000
 HOSTS: Final = ("qb", "qc", "qd")
 LEASE_S: Final = 1.0
 PATIENCE_S: Final = 60.0
-SETTLE_S: Final = 0.6  # of undisturbed stream before and after
-# What is counted begins here, after 500 ms: Open vSwitch's barrier covers its tables, while its
-# datapath may drop for some milliseconds more what it dropped before the path was there.
+SETTLE_S: Final = 0.6  # undisturbed stream before and after the change
+# Counting starts with this datagram, after 500 ms: Open vSwitch's barrier covers its tables, but
+# its datapath may go on dropping for a few milliseconds what it dropped before the path existed.
 FIRST: Final = 500
-# What the unicast and multicast entries of a path look like in `ovs-ofctl dump-flows`.
+# The mark of a path's unicast and multicast entries in `ovs-ofctl dump-flows`.
 OURS: Final = "cookie=0x444f574e"
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured: of the stream by receiver, and times in ms by name."""
+    """The figures of a stream by receiver, and times in ms by name."""
 
     accounts: Mapping[str, Account]
     times_ms: Mapping[str, float] = field(default_factory=dict)
 
     def undisturbed(self, hosts: Sequence[str]) -> None:
-        """AssertionError unless these receivers got every datagram once."""
+        """Assert that these receivers got every datagram once."""
         for host in hosts:
             account = self.accounts[host]
             assert (account.lost, account.doubled) == (0, 0), f"{host}: {account}"
 
 
 def wait_until(what: str, condition: Callable[[], bool], step_s: float = 0.005) -> None:
-    """Raises NetworkError after a generous time."""
+    """Wait until the condition holds. Raises NetworkError after PATIENCE_S."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         if time.monotonic() > deadline:
@@ -54,7 +54,7 @@ def wait_until(what: str, condition: Callable[[], bool], step_s: float = 0.005) 
 
 
 def started(emulation: Emulation, hosts: Sequence[str] = HOSTS) -> Stream:
-    """The path is up, the stream is on its way and has reached everybody."""
+    """Make the path and start a stream; return it once it has reached all hosts."""
     make_path(emulation, PATH, RATE_BPS, list(hosts))
     stream = Stream(emulation, emulation.state_dir, hosts)
     time.sleep(SETTLE_S)
@@ -62,7 +62,7 @@ def started(emulation: Emulation, hosts: Sequence[str] = HOSTS) -> Stream:
 
 
 def counted(emulation: Emulation, hosts: Sequence[str]) -> Figures:
-    """A second of stream over a path that is up."""
+    """Count a second of stream over a path that is up."""
     stream = Stream(emulation, emulation.state_dir, hosts)
     time.sleep(SETTLE_S)
     return ended(stream)
@@ -80,13 +80,13 @@ def ended(stream: Stream, times_ms: Mapping[str, float] | None = None) -> Figure
 
 
 def links_of(service: PathClient) -> set[str]:
-    """Core links of the path's tree, both ways to write them."""
+    """Return the core links of the path's tree, each written in both directions."""
     ends = [(str(e["from"]), str(e["to"])) for e in service.get(PATH)["edges"]]
     return {f"{a}:{b}" for one, other in ends for a, b in ((one, other), (other, one))}
 
 
 def link_down(emulation: Emulation, *, silent: bool, link: str = "a:c") -> Figures:
-    """The link that feeds qc breaks; its ports see it, or (`silent`) only its traffic shows it."""
+    """Break the link that feeds qc. Its ports report that, unless it is `silent`."""
     stream = started(emulation)
     with PathClient(emulation.controller_socket) as service:
         assert link in links_of(service)
@@ -101,7 +101,7 @@ def link_down(emulation: Emulation, *, silent: bool, link: str = "a:c") -> Figur
 
 
 def switch_restart(emulation: Emulation, switch: str = "c") -> Figures:
-    """The switch at which qc joins the core loses its power for half a second."""
+    """Stop the switch at which qc joins the core for half a second."""
     stream = started(emulation)
     with PathClient(emulation.controller_socket) as service:
         emulation.stop_switch(switch)
@@ -114,8 +114,8 @@ def switch_restart(emulation: Emulation, switch: str = "c") -> Figures:
 
 
 def controller_restart(emulation: Emulation) -> tuple[Figures, dict[str, list[str]]]:
-    """kill -9, a second without controller, the same controller again. Also returned: by switch,
-    the path's flows that did not exist all the time."""
+    """Kill the controller by SIGKILL, and restart it after a second. Also return, by switch, the
+    path's flows that did not exist throughout."""
     stream = started(emulation)
     time.sleep(SETTLE_S)
     began = time.monotonic()
@@ -132,8 +132,8 @@ def controller_restart(emulation: Emulation) -> tuple[Figures, dict[str, list[st
 
 
 def standby_takeover(emulation: Emulation) -> Figures:
-    """The active controller is killed; the time until a change is done by the standby. The lab has
-    a lease of LEASE_S."""
+    """Kill the active controller; measure the time until the standby makes a change. The network
+    has a lease of LEASE_S."""
     stream = started(emulation, ["qb", "qc"])
     standby = emulation.start_standby(DOMAIN)
     _, leaves = endpoints(emulation.network)
@@ -152,7 +152,7 @@ def standby_takeover(emulation: Emulation) -> Figures:
 
 
 def status_of(call: Callable[[], object]) -> int:
-    """HTTP status of a call of the path service, 200 if it does what it is asked for."""
+    """Return the HTTP status of a call to the path service, 200 if it succeeds."""
     try:
         call()
     except PathClientError as error:
@@ -161,7 +161,7 @@ def status_of(call: Callable[[], object]) -> int:
 
 
 def joins_and_leaves(emulation: Emulation, count: int = 50) -> Figures:
-    """qd joins and leaves `count` times while qb and qc stay."""
+    """Let qd join and leave `count` times while qb and qc stay."""
     stream = started(emulation, ["qb", "qc"])
     _, leaves = endpoints(emulation.network)
     joins: list[float] = []
@@ -178,11 +178,11 @@ def joins_and_leaves(emulation: Emulation, count: int = 50) -> Figures:
     return ended(stream, {"join": sorted(joins)[middle], "leave": sorted(prunes)[middle]})
 
 
-# -- what the switches hold
+# -- the switches' entries
 
 
 def flow_table(switch: str) -> list[str]:
-    """The controller's flows of a switch, without counters and times."""
+    """Return the controller's flows in a switch, without counters and times."""
     try:
         text = check(["ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", switch])
     except NetworkError:
@@ -205,7 +205,7 @@ def add_flow(switch: str, text: str) -> None:
 
 
 def del_flow(switch: str, line: str) -> None:
-    """The flow that `flow_table` shows so, and no other."""
+    """Delete the flow that `flow_table` shows as `line`, and no other."""
     match = re.sub(r"cookie=\S+?,? |actions=.*", "", line).strip().rstrip(",")
     check(["ovs-ofctl", "-O", "OpenFlow13", "--strict", "del-flows", switch, match])
 

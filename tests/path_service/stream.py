@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A counting multicast stream: one host sends numbered datagrams at a given rate, others say which
-arrived and when (`selftest-udp`, with the kernel's time of each arrival)."""
+"""Run a counting multicast stream: a host sends numbered datagrams at a given rate, others print
+which arrived and when (`selftest-udp`, with the kernel's time of each arrival)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from virtual.selftest.pair import UDP
 from virtual.selftest.parse import Arrival, arrivals
 
 FIRST_PORT: Final = 7777  # of lane 1
-IDLE_MS: Final = 60_000  # receivers are told to stop
+IDLE_MS: Final = 60_000  # longer than any test: `stop` ends the receivers
 START_S: Final = 30.0
 END_S: Final = 30.0
 ENDLESS: Final = 100_000_000
-# What a datagram is besides its payload: Ethernet, IPv4 and UDP headers. A meter counts so, without
-# VLAN tag and FCS; a queue counts the tag, too, where it is in the frame.
+# A datagram's headers: Ethernet, IPv4 and UDP. A meter counts these, without VLAN tag and FCS; a
+# queue also counts a tag in the frame.
 OVERHEAD_BYTES: Final = 14 + 20 + 8
 
 
 @dataclass(frozen=True)
 class Account:
-    """What became of the datagrams `first` to `last` at one receiver."""
+    """What happened to the datagrams `first` to `last` on the way to a receiver."""
 
     sent: int
-    received: int  # each once
+    received: int  # without copies
     lost: int
     doubled: int
     reordered: int  # arrived after one with a higher number
     gap_ms: float  # longest time without an arrival
-    late_ms: float  # longest time on the way beyond the shortest
+    late_ms: float  # longest time on the way less the shortest
 
     def __str__(self) -> str:
         return (
@@ -46,7 +46,7 @@ class Account:
 
 
 def account(found: Sequence[Arrival], first: int, last: int) -> Account:
-    """Of the datagrams numbered `first` to `last` (both included), in order of arrival."""
+    """Return the account of datagrams `first` to `last`, inclusive. `found` is ordered by time."""
     seen: set[int] = set()
     doubled = reordered = 0
     highest = -1
@@ -74,7 +74,7 @@ def account(found: Sequence[Arrival], first: int, last: int) -> Account:
 
 
 def rate_bps(found: Sequence[Arrival], payload_bytes: int) -> float:
-    """Bits per second on the link, headers included, between the first and the last arrival."""
+    """Return the link's bits per second, with headers, from the first arrival to the last."""
     if len(found) < 2:
         return 0.0
     seconds = (found[-1].arrived_ns - found[0].arrived_ns) / 1e9
@@ -87,12 +87,12 @@ class Result:
     arrivals: Mapping[str, Sequence[Arrival]]  # by receiver
 
     def at(self, host: str, first: int = 0) -> Account:
-        """Of all that was sent from number `first` on."""
+        """Return the account of all datagrams from `first` on."""
         return account(self.arrivals[host], first, self.sent - 1)
 
 
 class Stream:
-    """Started by the constructor; `stop` ends it and reports. `lane`: the hosts' NIC and group."""
+    """A stream. The constructor starts it; `stop` ends it. `lane` chooses NIC and group."""
 
     _running: ClassVar[list[Stream]] = []
 
@@ -123,7 +123,7 @@ class Stream:
 
     @classmethod
     def abandon_all(cls) -> None:
-        """Ends those that were not stopped because a test failed: the next one has the port."""
+        """End the streams that a failed test did not stop: the next one needs the port."""
         while cls._running:
             stream = cls._running.pop()
             for process in (stream._sender, *stream._receivers.values()):
@@ -149,7 +149,7 @@ class Stream:
             time.sleep(0.01)
 
     def stop(self, settle_s: float = 0.3) -> Result:
-        """The sender first; what is on the way arrives within `settle_s`. Raises NetworkError."""
+        """Stop the sender, then after `settle_s` the receivers. Raises NetworkError."""
         Stream._running.remove(self)
         sent = int(self._end(self._emulation.network.publisher.name, self._sender))
         time.sleep(settle_s)

@@ -53,8 +53,8 @@ def layers(emulation: Emulation, tmp_path: Path) -> Iterator[Layers]:
 
 
 def test_a_host_gets_what_its_socket_joins(layers: Layers) -> None:
-    """qc hears channel 0 throughout and loses nothing while qb joins and leaves it; nobody else
-    gets a frame of what they have not joined."""
+    """qc gets channel 0 throughout, without a loss, while qb joins and leaves it. No host gets a
+    frame of a channel that it has not joined."""
     layers.join("qc", 0)
     layers.wait_joined({0: {"qc"}})
     time.sleep(0.6)  # Open vSwitch's datapath follows its tables
@@ -86,7 +86,7 @@ def test_sockets_that_were_there_before_the_path_are_asked(
     try:
         early.join("qd", 1)
         tidy(emulation)
-        time.sleep(1.5)  # the kernel has said all it says by itself
+        time.sleep(1.5)  # the kernel has sent all its unsolicited reports
         late = Layers(emulation, tmp_path, HOSTS)
         took_s = late.wait_joined({1: {"qd"}})
         print(f"\nthe query was answered after {took_s:.1f} s")
@@ -132,7 +132,7 @@ def test_iperf_as_the_documentation_has_it(emulation: Emulation, layers: Layers)
 
 @pytest.mark.long
 def test_a_host_that_floods_reports_harms_nobody(layers: Layers) -> None:
-    """10,000 reports a second of qb: qc loses nothing, and qd joins as before."""
+    """While qb sends 10,000 reports per second, qc loses nothing, and qd joins as before."""
     layers.join("qc", 0)
     layers.wait_joined({0: {"qc"}})
     time.sleep(0.6)

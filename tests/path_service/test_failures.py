@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What failures cost a stream: nothing where it is not concerned, a bounded gap where it is. In a
-guest, too (test_in_guest.py), where times are exact."""
+"""A failure costs other receivers nothing, and affected ones a bounded gap. test_in_guest.py
+repeats this in a guest, where times are exact."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOREIGN = "cookie=0x1234,priority=7,in_port=2,dl_vlan=2078,actions=drop"
 
 @contextmanager
 def mesh_lab(*, lease_s: float = 0.0) -> Iterator[Emulation]:
-    """Links have delays in a guest; natively rates alone, as relaying costs what is measured."""
+    """Bring the network up. Natively its links have rates alone, as a relay would distort times."""
     if not relay_program().exists():
         pytest.skip(f"{relay_program()} is not built (make build): failures were NOT tested")
     facts = probe()
@@ -52,7 +52,7 @@ def show(what: str, figures: Figures) -> None:
 
 @pytest.mark.long
 def test_standby_takes_over() -> None:
-    """First: it has its own lab, and this process can be in one only."""
+    """This test comes first: it has its own network, and a process can be in one only."""
     with mesh_lab(lease_s=scenarios.LEASE_S) as emulation:
         figures = scenarios.standby_takeover(emulation)
     show("active controller killed, with a standby", figures)
@@ -98,8 +98,8 @@ def test_what_a_dead_controller_left_goes_and_what_others_have_stays(emulation: 
     scenarios.del_flow("c", lost)
     assert scenarios.flow_table("c") != before
     emulation.start_controller(DOMAIN)
-    scenarios.wait_until("the switch is as it was", lambda: scenarios.flow_table("c") == before)
-    assert scenarios.has_flow("c", "cookie=0x1234"), "a flow of somebody else is gone"
+    scenarios.wait_until("the switch is as before", lambda: scenarios.flow_table("c") == before)
+    assert scenarios.has_flow("c", "cookie=0x1234"), "another controller's flow is gone"
 
 
 def test_switch_loses_its_power(emulation: Emulation) -> None:
@@ -108,12 +108,12 @@ def test_switch_loses_its_power(emulation: Emulation) -> None:
     figures.undisturbed(["qb", "qd"])
     qc = figures.accounts["qc"]
     assert qc.doubled == 0
-    assert qc.lost > 400  # a datagram each millisecond
+    assert qc.lost > 400  # a datagram per millisecond
 
 
 @pytest.mark.long
 def test_leaf_of_a_path_joins_while_the_controller_is_new(emulation: Emulation) -> None:
-    """What the store says counts: a path made before the kill takes a leaf after it."""
+    """The store keeps paths: one from before the kill takes a leaf after it."""
     make_path(emulation, PATH, RATE_BPS, ["qb"])
     emulation.kill_controller(DOMAIN)
     emulation.start_controller(DOMAIN)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guaranteed path keeps its rate whatever happens beside it. Exact in a guest (test_in_guest.py),
-where computing takes no time; on a machine's own clock within what a busy one loses by itself."""
+"""A guaranteed path keeps its rate whatever other traffic does. It does so exactly in a guest
+(test_in_guest.py), where computing takes no time; on its own clock a busy machine loses frames."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from topologies.emulate.processes import relay_program
 
 LINK_BPS, KEPT_BPS, OTHER_BPS, FLOOD_BPS = 20_000_000, 8_000_000, 3_000_000, 30_000_000
 SECONDS = 3.0
-MOST_UNCERTAIN = 0.2  # on a machine's own clock: then a meter of half the rate is still noticed
+MOST_UNCERTAIN = 0.2  # on a machine's own clock, where this still finds a meter of half the rate
 FULL_FRAME_BITS = (1400 + 42) * 8
 
 
@@ -56,8 +56,8 @@ def number_of(emulation: Emulation, path: str) -> int:
 
 
 def dropped_by_class(emulation: Emulation, number: int) -> int:
-    """Frames that the class of the path, or DEFAULT, dropped at all switch ports. AssertionError if
-    there is no such class (userspace datapath)."""
+    """Return how many frames the path's class, or DEFAULT, dropped at all switch ports. Assert that
+    the class exists (it does not in the userspace datapath)."""
     found = [
         record["drops"]
         for name, record in emulation.counters()["classes"].items()
@@ -74,8 +74,8 @@ def lost_share(found: Kept) -> float:
 @pytest.mark.long
 @pytest.mark.root
 def test_without_queues_it_does_not() -> None:
-    """The control: the same flood takes what the path was promised. First: it has its own lab, and
-    this process can be in one only."""
+    """This is the control: without queues the flood takes the path's rate. The test comes first: it
+    has its own network, and a process can be in one only."""
     with mesh_lab(queues=False) as emulation:
         found = keeps_its_rate(emulation, KEPT_BPS, OTHER_BPS, "udp", FLOOD_BPS, SECONDS)
     print(f"without queues: kept {found.kept}, {found.kept_bps / 1e6:.3f} Mbit/s")
@@ -85,14 +85,14 @@ def test_without_queues_it_does_not() -> None:
 @pytest.mark.root
 @pytest.mark.parametrize("flood", ["udp", "tcp"])
 def test_path_keeps_its_rate(emulation: Emulation, flood: Flood) -> None:
-    """Beside iperf3, and beside another guaranteed path that sends three times its rate."""
+    """iperf3 floods, and another guaranteed path sends three times its rate."""
     found = keeps_its_rate(emulation, KEPT_BPS, OTHER_BPS, flood, FLOOD_BPS, SECONDS)
     print(f"{flood}: kept {found.kept}, {found.kept_bps / 1e6:.3f} Mbit/s")
     assert found.other is not None and found.flood_bps is not None
     assert found.kept.doubled == 0
-    # The other path: its rate, and what its meter's bucket holds at the begin (200 kbit).
+    # The other path gets its rate, and its meter's full bucket at the start (200 kbit).
     assert found.other_bps <= (OTHER_BPS + 200_000 / SECONDS) * 1.02
-    # Nobody starves: the flood gets what is left of the link, but for its headers.
+    # The flood does not starve: its payload gets the rest of the link, less headers.
     free_bps = LINK_BPS - KEPT_BPS - OTHER_BPS
     if exact(emulation):
         assert found.kept.lost == 0
@@ -100,25 +100,25 @@ def test_path_keeps_its_rate(emulation: Emulation, flood: Flood) -> None:
         assert found.other_bps >= OTHER_BPS * 0.999
         assert found.flood_bps > free_bps * 0.9
     else:
-        # What a busy machine loses before and behind the queue is not the queue's doing (and it may
-        # lose so many probes that a link looks dead): the queue itself says what it dropped.
+        # A busy machine loses frames before and after the queue, and so many probes that a link may
+        # look dead. Judge the queue by its own count of drops.
         assert dropped_by_class(emulation, number_of(emulation, "kept")) == 0
         assert flood == "tcp" or dropped_by_class(emulation, DEFAULT) > 0
 
 
 @pytest.mark.root
 def test_meter_is_exact(emulation: Emulation) -> None:
-    """Of 1.5 times its rate exactly the rate passes."""
+    """A meter passes exactly its rate of a stream of 1.5 times that."""
     found = guarantee.metered(emulation, KEPT_BPS, SECONDS)
     off = found.bps / KEPT_BPS - 1
     print(f"meter: {off:+.4%}, on this machine +-{found.uncertainty:.4%}")
-    # 2 s hold about 1400 frames: a frame more or less are 0.07 %.
+    # 2 s hold about 1400 frames, so one frame is 0.07 %.
     if exact(emulation):
         assert abs(off) < 0.002
         return
     if found.uncertainty > MOST_UNCERTAIN:
         pytest.skip(
-            f"this machine stood still for up to {max(found.gaps_s):.2f} s: the meter was NOT "
+            f"this machine paused for up to {max(found.gaps_s):.2f} s: the meter was NOT "
             "tested on its clock (in virtual time it is: test_in_guest.py)"
         )
     assert abs(off) < 0.002 + found.uncertainty
@@ -138,7 +138,7 @@ def test_interval() -> None:
 
 
 def test_goodput_of_iperf() -> None:
-    # iperf 3.12: TCP has both sums; UDP says what was sent and the part that was lost.
+    # iperf 3.12: TCP reports both sums, UDP what it sent and the part that was lost.
     tcp = '{"end": {"sum_sent": {"bytes": 2}, "sum_received": {"bytes": 1, "bits_per_second": 8}}}'
     assert goodput_bps(tcp) == 8
     udp = '{"end": {"sum": {"bits_per_second": 200, "lost_percent": 25}}}'

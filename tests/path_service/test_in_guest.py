@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failures and guarantees again in a guest: kernel Open vSwitch with its own queues, delays by
-netem, and a clock that no load of the machine moves."""
+"""Failures and guarantees hold in a guest: the kernel's Open vSwitch with its own queues, delays by
+netem, and a clock that the machine's load does not change."""
 
 from __future__ import annotations
 

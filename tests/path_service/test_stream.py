@@ -26,7 +26,7 @@ def test_nothing_lost() -> None:
 
 
 def test_lost_doubled_reordered_late() -> None:
-    # 0 1 1 4 3 5, sent every ms, 5 ms on the way; 2 is lost, 1 came twice, 3 after 4, 2 ms late.
+    # 0 1 1 4 3 5, sent every ms, 5 ms on the way; 2 is lost, 1 arrives twice, 3 after 4, 2 ms late.
     times = [(0, 5), (1, 6), (1, 6.5), (4, 9), (3, 10), (5, 10)]
     found = account([arrival(n, ms) for n, ms in times], 0, 5)
     assert (found.sent, found.received, found.lost) == (6, 5, 1)
@@ -53,7 +53,7 @@ def test_rate_counts_headers() -> None:
 
 
 def sends(sender: subprocess.Popen[bytes], datagrams: int) -> None:
-    """Wait until it slept so many times more; it sleeps before each datagram."""
+    """Wait until it has slept `datagrams` times more; it sleeps before each datagram."""
 
     def slept() -> int:
         text = Path(f"/proc/{sender.pid}/status").read_text()
@@ -67,7 +67,7 @@ def sends(sender: subprocess.Popen[bytes], datagrams: int) -> None:
 
 @pytest.mark.skipif(not UDP.exists(), reason=f"{UDP} is not built (make build)")
 def test_a_sender_that_was_held_up_sends_no_burst(tmp_path: Path) -> None:
-    """It is stopped for as long as 500 datagrams take. A meter would drop what comes at once."""
+    """The test stops it for the time of 500 datagrams. A meter would drop a burst."""
     with (tmp_path / "out").open("w+") as out:
         argv = [str(UDP), "receive", "7799", "60000"]
         receiver = subprocess.Popen(argv, stdout=out, stderr=subprocess.STDOUT)
@@ -89,5 +89,5 @@ def test_a_sender_that_was_held_up_sends_no_burst(tmp_path: Path) -> None:
     sent_ns = [a.sent_ns for a in found]
     gap, at = max((b - a, i) for i, (a, b) in enumerate(zip(sent_ns, sent_ns[1:], strict=False)))
     assert gap >= 450e6
-    # 20 ms is what it makes up for.
+    # It makes up for 20 ms.
     assert sum(t - sent_ns[at + 1] < 5e6 for t in sent_ns[at + 1 :]) <= 5 + 20 + 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A subscription alone makes the tree grow (DRFSM21 2.2.2, steps 1 to 5) and its end prunes it,
-whatever dies: ldmd, the controller and Open vSwitch on the emulated network. Print figures."""
+"""A subscription alone grows the tree (DRFSM21 2.2.2, steps 1 to 5), and its end prunes it, even if
+ldmd or the controller dies, with Open vSwitch on the emulated network. Print figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [
 ]
 DEAD_S = 4
 LEASE_S = 2.0
-# Five receivers in four racks: wsu1 and wsu2 are behind the same endpoint.
+# Five receivers in four racks: wsu1 and wsu2 share an endpoint.
 RACKS = ("wsu1", "sl1", "uh1", "osf1")
 
 
@@ -94,7 +94,7 @@ def test_subscriptions_make_the_tree(site: Site) -> None:
     assert len(site.lines(site.publisher, "leaf added")) == added == 4
     site.stop("wsu2")
 
-    # A subscriber that ends, one that is killed, a host that falls silent.
+    # One subscriber ends, one is killed, and one host falls silent.
     site.stop("uh1")
     took_s = wait_for("prune", partial(has_leaves, site, "wsu1", "sl1", "osf1"))
     report(f"uh1 ended: pruned after {took_s * 1e3:.0f} ms")
@@ -109,7 +109,7 @@ def test_subscriptions_make_the_tree(site: Site) -> None:
     site.kill("osf1")
     site.emulation.run("osf1", ["iptables", "-F"])
 
-    # The path service is killed: subscribers keep receiving, new ones wait for its return.
+    # After the path service is killed, subscribers keep receiving; new ones wait for its return.
     (domain,) = site.emulation.controller_sockets
     site.emulation.kill_controller(domain)
     count = len(site.lines("wsu1", "Received: {"))
@@ -120,9 +120,9 @@ def test_subscriptions_make_the_tree(site: Site) -> None:
     site.emulation.start_controller(domain)
     before = len(site.lines("uh1", "Received: {"))
     took_s = wait_for("uh1's products", partial(has_first_product, site, "uh1", before))
-    report(f"uh1 came while the controller was dead: first product {took_s:.1f} s after its return")
+    report(f"uh1 subscribed without a controller: first product {took_s:.1f} s after its return")
 
-    # mldm is killed: all subscribe again; what nobody comes back for is pruned.
+    # After mldm is killed, all subscribe again; leaves of hosts that do not are pruned.
     site.start_subscriber("sl1")
     wait_for("sl1", partial(has_leaves, site, "wsu1", "sl1", "uh1"))
     site.kill("sl1")
@@ -142,14 +142,14 @@ def test_subscriptions_make_the_tree(site: Site) -> None:
 
 
 def test_refusal_falls_back_to_ldm6(site: Site) -> None:
-    """An invalid endpoint: refused with the service's words, and the feed comes by LDM6."""
+    """The publisher refuses an invalid endpoint, in the service's words; LDM6 brings the feed."""
     site.start_publisher()
     site.start_subscriber("wsu1")
     wait_for("multicast", partial(is_receiving, site, "wsu1"))
     site.start_subscriber("uh1", port=99)
     took_s = wait_for("LDM6", lambda: "is willing to be a primary" in site.log("uh1"))
     report(f"the feed comes by LDM6 {took_s * 1e3:.0f} ms after ldmd's start")
-    assert took_s < 50  # not with the next try of LDM7, after a minute
+    assert took_s < 50  # before LDM7's next attempt, after a minute
     (line, *_) = site.lines(site.publisher, "Path service: refused")
     assert ":99:" in line and "problem=" in line
     report(line.split("Path service: ", 1)[1])
@@ -161,8 +161,8 @@ def test_refusal_falls_back_to_ldm6(site: Site) -> None:
 
 
 def test_subscriber_makes_its_vlan(site: Site) -> None:
-    """Where hosts tag: the VLAN's interface is made with the address in the reply, and FMTP is let
-    in from there alone (DRFSM 2.2.2 and 2.2.3)."""
+    """If hosts tag, the subscriber makes the VLAN's interface with the reply's address, and the
+    publisher admits FMTP from there alone (DRFSM21 2.2.2 and 2.2.3)."""
     if site.emulation.facts.edge_tags:
         pytest.skip("this kernel has no 802.1Q: VLANs made by subscribers were NOT tested")
     site.start_publisher(fixed=False)
@@ -200,7 +200,7 @@ def test_standby_controller_takes_over(site_with_lease: Site) -> None:
     site.emulation.kill_controller(domain)
     site.start_subscriber("uh1")
     took_s = wait_for("first product", partial(has_first_product, site, "uh1"))
-    report(f"uh1 subscribed when the controller had died: first product {took_s:.1f} s later")
+    report(f"uh1 subscribed after the controller died: first product {took_s:.1f} s later")
     with PathClient(standby) as service:
         leaves = service.get(FEED)["leaves"]
     keys = {(x["switch"], x["port"], x["vlan"]) for x in leaves}

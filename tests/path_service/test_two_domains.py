@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A path over two core networks, set up by their two controllers, with traffic of real hosts: the
-network of twocores.yaml, its delays included."""
+"""Two controllers set up a path over their two core networks, with the traffic and delays of
+twocores.yaml's hosts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [
 
 RATE_BPS = 20_000_000
 HERE = ["uva"]  # in the root's domain
-THERE = ["knmi", "dwd", "reading", "bologna"]  # in the other one
+THERE = ["knmi", "dwd", "reading", "bologna"]  # in the other domain
 MARGIN_S = 1.0
 INTERVAL_US = 2000
 FIRST = scenarios.FIRST * 1000 // INTERVAL_US  # the same time
@@ -44,7 +44,7 @@ def emulation() -> Iterator[Emulation]:
 
 @pytest.fixture
 def path(emulation: Emulation) -> Iterator[PathClient]:
-    """The path P with subscribers in both domains."""
+    """Make the path P with subscribers in both domains; delete it at the end."""
     make_path(emulation, "P", RATE_BPS, [*HERE, *THERE])
     with PathClient(emulation.controller_socket, timeout_s=60) as service:
         yield service
@@ -56,7 +56,7 @@ def path(emulation: Emulation) -> Iterator[PathClient]:
 @pytest.mark.long
 @pytest.mark.usefixtures("path")
 def test_round_trips_are_those_of_the_topology(emulation: Emulation) -> None:
-    """Unicast both ways over the hand-off, address resolution included."""
+    """Unicast and address resolution work both ways over the hand-off."""
     for host in ("uva", "knmi", "bologna"):
         argv = ["ping", "-n", "-c", "20", "-i", "0.1", emulation.network.host(host).nic1.ip]
         text = emulation.run(emulation.network.publisher.name, argv, check=False).stdout
@@ -64,13 +64,13 @@ def test_round_trips_are_those_of_the_topology(emulation: Emulation) -> None:
         assert len(times) >= 6, text
         asked_ms = emulation.network.round_trip_ms[host]
         print(f"\nround trip to {host}: asked {asked_ms:g} ms, found {min(times):.1f} ms")
-        # ping prints three digits; other work on the machine delays.
+        # ping prints three digits, and other work on the machine adds delay.
         assert asked_ms - 1 <= min(times) <= 3 * asked_ms
 
 
 @pytest.mark.long
 def test_others_come_and_go(emulation: Emulation, path: PathClient, tmp_path: Path) -> None:
-    """Nothing is lost or doubled at those who stay while leaves behind the same hand-off change."""
+    """Hosts that stay get each datagram once while leaves across the same hand-off change."""
     leaves = endpoints(emulation.network)[1]
     staying = ["uva", "knmi", "bologna"]
     stream = Stream(emulation, tmp_path, staying, interval_us=INTERVAL_US)
@@ -90,7 +90,7 @@ def test_others_come_and_go(emulation: Emulation, path: PathClient, tmp_path: Pa
 
 
 def test_the_hand_off_fails(emulation: Emulation, path: PathClient, tmp_path: Path) -> None:
-    """The leaves behind it get the stream by the other hand-off; the others miss nothing."""
+    """Its leaves get the stream over the other hand-off; the others miss nothing."""
     stream = Stream(emulation, tmp_path, [*HERE, *THERE], interval_us=INTERVAL_US)
     time.sleep(MARGIN_S)
     emulation.cut("newy:lond")
@@ -117,7 +117,7 @@ def test_the_hand_off_fails(emulation: Emulation, path: PathClient, tmp_path: Pa
 def test_controllers_die_and_come_back(
     emulation: Emulation, path: PathClient, tmp_path: Path
 ) -> None:
-    """Both are killed: the stream continues; afterwards the path can be changed as before."""
+    """After both are killed the stream continues; after their return the path can change."""
     stream = Stream(emulation, tmp_path, [*HERE, *THERE], interval_us=INTERVAL_US)
     time.sleep(MARGIN_S)
     for domain in ("internet2", "geant"):
@@ -152,7 +152,7 @@ def wait_up(path: PathClient, limit_s: float = 60) -> None:
 
 @pytest.mark.long
 def test_a_rate_that_the_other_domain_has_not(emulation: Emulation) -> None:
-    """150 Mbit/s do not fit into the links to Milan, which have 100; London has room."""
+    """150 Mbit/s do not fit into the links to Milan, which have 100 Mbit/s; they fit to London."""
     root, leaves = endpoints(emulation.network)
     with PathClient(emulation.controller_socket, timeout_s=60) as service:
         service.create_path("big", root, 150_000_000)
