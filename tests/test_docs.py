@@ -307,6 +307,16 @@ def test_the_tables_of_the_artifact_are_current() -> None:
     assert not [line for line in claims if line.count(" | ") != 5 or not line.split(" | ")[3]]
 
 
+def test_the_artifacts_commands_add_the_repeats_of_the_reports() -> None:
+    """Other options are left out: they are those of the machine."""
+    report = "```\ngit checkout c\n.venv/bin/downpour run rtt --clock virtual --jobs 1\n```\n"
+    assert artifact.make_command("rtt", report) == "make experiment-rtt CLOCK=virtual"
+    report = report.replace("--jobs 1", "--until-decided --repeats 9 --budget 15min --jobs 1")
+    assert artifact.make_command("rtt", report) == (
+        "make experiment-rtt CLOCK=virtual REPEATS=9 UNTIL_DECIDED=1 BUDGET=15min"
+    )
+
+
 def test_a_reports_claims_are_read() -> None:
     """Two claims, one with a bar in its text; the table ends before other lines."""
     report = (

@@ -126,7 +126,7 @@ def test_small_rates_and_queues_keep_three_digits(
     assert "least rate: 0.000830 Mbit/s" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("name", "near"), [("modle", "model"), ("paced:1", "paced")])
+@pytest.mark.parametrize(("name", "near"), [("models", "model"), ("paced:1", "paced")])
 def test_a_wrong_trace_names_the_generated_ones(
     name: str, near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,6 +27,11 @@ RESULTS: Final = ROOT / "docs/results"
 OTHER_HOURS: Final = frozenset({"fileset", "ldm6-vs-ldm7", "loss-sweep", "vlan-rate"})
 # These reports are of paper levels.
 PAPER_LEVELS: Final = frozenset({"leave-latency", "m2c-receivers", "m2c-stream", "m2c-transfers"})
+VARIABLES: Final = {  # option of `downpour run` -> variable of make
+    "--repeats": "REPEATS",
+    "--until-decided": "UNTIL_DECIDED",
+    "--budget": "BUDGET",
+}
 MOST_LETTERS: Final = 170  # of the expected figures
 
 
@@ -46,9 +51,10 @@ def claims() -> str:
     rows = [header, "|---|---|---|---|---|---|"]
     times = quick_times((RESULTS / "README.md").read_text(encoding="utf-8"))
     for name in sorted(path.parent.name for path in RESULTS.glob("*/report.md")):
-        found = judged((RESULTS / name / "report.md").read_text(encoding="utf-8"))
+        report = (RESULTS / name / "report.md").read_text(encoding="utf-8")
+        found = judged(report)
         known = {_plain(claim.text): claim for claim in load(find(name)).claims}
-        command = f"`make experiment-{name} CLOCK=virtual`"
+        command = f"`{make_command(name, report)}`"
         if name in OTHER_HOURS | PAPER_LEVELS:
             continue
         for text, verdict, figures, source in found:
@@ -61,6 +67,18 @@ def claims() -> str:
             row = (number, claim, command, times.get(name, ""), expected, read)
             rows.append(f"| {' | '.join(row)} |")
     return "\n".join(rows) + "\n"
+
+
+def make_command(name: str, report: str) -> str:
+    """Return the command of make that adds as many repeats as the report's run had."""
+    run = re.search(rf"^\S*downpour run {name}( .*)$", report, re.MULTILINE)
+    words = run[1].split() if run is not None else []
+    command = f"make experiment-{name} CLOCK=virtual"
+    for option, variable in VARIABLES.items():
+        if option in words:
+            flag = option == "--until-decided"
+            command += f" {variable}={1 if flag else words[words.index(option) + 1]}"
+    return command
 
 
 def judged(report: str) -> Iterator[tuple[str, str, str, str]]:
