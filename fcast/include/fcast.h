@@ -23,6 +23,7 @@ enum fcast_protocol {
 };
 
 enum { FCAST_DATAGRAM_MAX = 65507, FCAST_OVERHEAD_MAX = 64 /* header bytes of a datagram */ };
+enum { FCAST_LDPC_K = 10000 /* most source symbols of a block, unless configured */ };
 
 /* Random access to stored bytes. Both functions return 0, or -1 with errno. */
 struct fcast_store {

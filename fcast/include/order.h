@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The order in which a carousel sends one symbol of each block. With a fixed order, periodic loss
- * hits the same blocks in every cycle.
+ * The order in which a carousel sends one symbol of each block, and in which a block's symbols
+ * follow each other. With a fixed order, periodic loss hits the same blocks in every cycle.
  */
 #ifndef FCAST_ORDER_H
 #define FCAST_ORDER_H
@@ -9,11 +9,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fti.h"
+
 enum fcast_order { FCAST_SEQUENTIAL, FCAST_ROTATE, FCAST_SHUFFLE };
 
 /* Fills out[0 .. count - 1] with the order of the next round, a permutation of 0 to count - 1, and
  * advances *random. Rotation starts at a random element; shuffling permutes. */
 void fcast_order_round(enum fcast_order order, uint32_t count, uint64_t *random, uint32_t *out);
+
+/* Returns the symbol that a block of k source and n encoding symbols sends at this index. Source
+ * symbols come first, in order. Repair symbols of LDPC are spread out, because adjacent rows cover
+ * few of the lost source symbols. */
+uint32_t fcast_symbol_id(uint8_t fec, uint32_t k, uint32_t n, uint32_t index);
+
+/* Returns encoding symbol `number` (from 0) of an object, in an order that alternates between its
+ * blocks. */
+struct fcast_symbol fcast_object_symbol(const struct fcast_fti *f, const struct fcast_partition *p,
+                                        uint64_t number);
 
 /* Returns an interval in [0.5 T, 1.5 T] with mean T, like the timer of MSR-TR-99-14; in any
  * unit. */

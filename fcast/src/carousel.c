@@ -183,30 +183,6 @@ static struct group *next_group(struct fcast_sender *s)
     }
 }
 
-static uint32_t common_divisor(uint32_t a, uint32_t b)
-{
-    while (b) {
-        uint32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* Returns the symbol of a group that has this index. Source symbols come first, in order. Repair
- * symbols of LDPC are spread out, because adjacent rows cover few of the lost source symbols. */
-static uint32_t id_of(const struct fcast_sender *s, const struct group *g, uint32_t index)
-{
-    uint32_t repair = g->n - g->k, step = (uint32_t)(repair * 0.6180339887);
-
-    if (index < g->k || s->cfg.fec == FCAST_RS)
-        return index;
-    while (step > 1 && common_divisor(step, repair) != 1)
-        step--;
-    step += step == 0;
-    return g->k + (uint32_t)((uint64_t)(index - g->k) * step % repair);
-}
-
 /* Computes the repair symbols when the first is due: a receiver with all source symbols needs none,
  * and the first cycle begins at once. */
 static bool encode_group(struct fcast_sender *s, struct group *g)
@@ -238,7 +214,7 @@ size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out)
             break;
         }
         const struct object *o = &s->objects[g->object];
-        uint32_t id = id_of(s, g, s->index);
+        uint32_t id = fcast_symbol_id(s->cfg.fec, g->k, g->n, s->index);
         bool is_source = id < g->k;
         if (!is_source && !encode_group(s, g))
             break;
@@ -261,20 +237,16 @@ uint64_t fcast_sender_symbols(const struct fcast_sender *s)
 
 size_t fcast_sender_pick(struct fcast_sender *s, uint64_t number, uint8_t *out)
 {
-    const uint32_t least = s->groups[s->group_count - 1].n; /* small blocks come last */
-    const uint64_t even = (uint64_t)s->group_count * least;
-    const uint32_t turn = number < even ? s->group_count : s->objects[0].partition.large_blocks;
-    const uint64_t at = number < even ? number : number - even;
-    const uint32_t index = (uint32_t)(at / turn) + (number < even ? 0 : least);
-    struct group *g = &s->groups[at % turn];
-    const uint32_t id = id_of(s, g, index);
-    const bool is_source = id < g->k;
+    const struct object *o = &s->objects[0];
+    const struct fcast_symbol symbol = fcast_object_symbol(&o->fti, &o->partition, number);
+    struct group *g = &s->groups[symbol.block];
+    const bool is_source = symbol.id < g->k;
 
     if (!is_source && !encode_group(s, g))
         return 0;
     s->stats.source += is_source;
     s->stats.repair += !is_source;
-    return put_symbol(s, &s->objects[g->object], g, (struct fcast_symbol){g->block, id}, out);
+    return put_symbol(s, o, g, symbol, out);
 }
 
 void fcast_sender_set_cci(struct fcast_sender *s, uint32_t cci)

@@ -26,6 +26,42 @@ void fcast_order_round(enum fcast_order order, uint32_t count, uint64_t *random,
     }
 }
 
+static uint32_t common_divisor(uint32_t a, uint32_t b)
+{
+    while (b) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+uint32_t fcast_symbol_id(uint8_t fec, uint32_t k, uint32_t n, uint32_t index)
+{
+    uint32_t repair = n - k, step = (uint32_t)(repair * 0.6180339887);
+
+    if (index < k || fec == FCAST_RS)
+        return index;
+    while (step > 1 && common_divisor(step, repair) != 1)
+        step--;
+    step += step == 0;
+    return k + (uint32_t)((uint64_t)(index - k) * step % repair);
+}
+
+struct fcast_symbol fcast_object_symbol(const struct fcast_fti *f, const struct fcast_partition *p,
+                                        uint64_t number)
+{
+    /* Small blocks come last. */
+    const uint32_t least = fcast_block_n(f, fcast_block_k(p, p->blocks - 1));
+    const uint64_t even = (uint64_t)p->blocks * least;
+    const uint32_t turn = number < even ? p->blocks : p->large_blocks;
+    const uint64_t at = number < even ? number : number - even;
+    const uint32_t index = (uint32_t)(at / turn) + (number < even ? 0 : least);
+    const uint32_t block = (uint32_t)(at % turn), k = fcast_block_k(p, block);
+
+    return (struct fcast_symbol){block, fcast_symbol_id(f->fec, k, fcast_block_n(f, k), index)};
+}
+
 uint64_t fcast_jitter(uint64_t mean, uint64_t *random)
 {
     return mean / 2 + mean * below(random, 1u << 20) / (1u << 20);

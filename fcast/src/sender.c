@@ -20,7 +20,6 @@ enum {
     CONTROLS_A_FILE = 4,
     RS_K = 200,
     SEED_K = 32,
-    LDPC_K = 10000,
     N1_TRIANGLE = 3,
     N1_STAIRCASE = 5,
     CONTROL_ROOM = 1 << 20,
@@ -50,7 +49,7 @@ struct fcast_sender *fcast_sender_new(const struct fcast_sender_config *cfg)
     s->random = cfg->random;
     s->control_random = ~cfg->random;
     if (!s->cfg.k)
-        s->cfg.k = is_seed ? SEED_K : cfg->fec == FCAST_RS ? RS_K : LDPC_K;
+        s->cfg.k = is_seed ? SEED_K : cfg->fec == FCAST_RS ? RS_K : FCAST_LDPC_K;
     if (cfg->key && !(s->auth = fcast_auth_new(cfg->key, cfg->key_len))) {
         free(s);
         return NULL;

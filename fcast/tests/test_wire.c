@@ -232,6 +232,37 @@ static void test_choice_of_k(void **state)
         assert_in_range(fcast_choose_k(symbols, 32, NULL, NULL), 16, 32);
 }
 
+/* Five symbols in blocks of 3 and 2, each with as many repair symbols: the ring takes one of each
+ * block in turn, then what the large block has more. */
+static void test_ring(void **state)
+{
+    (void)state;
+    static const struct fcast_symbol ring[] = {{0, 0}, {1, 0}, {0, 1}, {1, 1}, {0, 2},
+                                               {1, 2}, {0, 3}, {1, 3}, {0, 4}, {0, 5}};
+    const struct fcast_fti f = {
+        .fec = FCAST_RS, .length = 5, .symbol_bytes = 1, .block_max = 3, .n_max = 6};
+    const struct fcast_partition p = fcast_partition_of(&f);
+
+    for (uint64_t i = 0; i < sizeof ring / sizeof *ring; i++) {
+        const struct fcast_symbol s = fcast_object_symbol(&f, &p, i);
+        assert_int_equal(s.block, ring[i].block);
+        assert_int_equal(s.id, ring[i].id);
+    }
+}
+
+/* Of ten repair symbols every third is next: 6 of 10 would be the golden ratio, 3 is the largest
+ * step up to it that visits all. */
+static void test_repair_symbols_are_spread(void **state)
+{
+    (void)state;
+    static const uint32_t ids[] = {8, 9, 10, 13, 16, 19, 12, 15, 18, 11, 14, 17};
+
+    for (uint32_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        assert_int_equal(fcast_symbol_id(FCAST_TRIANGLE, 10, 20, 8 + i), ids[i]);
+        assert_int_equal(fcast_symbol_id(FCAST_RS, 10, 20, 8 + i), 8 + i);
+    }
+}
+
 static void test_orders(void **state)
 {
     (void)state;
@@ -331,6 +362,8 @@ int main(void)
                                        cmocka_unit_test(test_partition),
                                        cmocka_unit_test(test_choice_of_k),
                                        cmocka_unit_test(test_orders),
+                                       cmocka_unit_test(test_ring),
+                                       cmocka_unit_test(test_repair_symbols_are_spread),
                                        cmocka_unit_test(test_authentication)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

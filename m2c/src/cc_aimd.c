@@ -79,20 +79,17 @@ static void slot(struct m2c_cc *cc, bool is_left)
     (void)is_left;
 }
 
-/* Ends slow start when a join waits longer for its first packet than the join before, because the
- * line's queue fills. Further layers would overflow it until the wave has fallen. The threshold is
- * that of RFC 3738, 3.2.2.6. Without this, two sessions of 4 MB lose 19 % instead of 15 %. */
+/* Ends slow start when the line's queue fills. Further layers would overflow it until the wave has
+ * fallen. Without this, two sessions of 4 MB lose 19 % instead of 15 %. */
 static void notice_queue(struct m2c_cc *cc, double waited_s)
 {
     struct m2c_aimd *a = &cc->aimd;
-    const double p = cc->cfg.wave.cfg.factor, rate = joined_rate(cc, cc->layers, cc->first_ns);
-    const double large_s = (pow(p, cc->layers + 1) - 1) / (p * log(p)) / rate;
+    const double rate = joined_rate(cc, cc->layers, cc->first_ns);
 
-    if (a->is_slow_start && a->waited_before_s > 0 && waited_s - a->waited_before_s > large_s) {
+    if (m2c_cc_waits_longer(cc, waited_s, rate) && a->is_slow_start) {
         a->is_slow_start = false;
         a->fair = fmin(a->fair, rate);
     }
-    a->waited_before_s = waited_s;
 }
 
 /* Estimates the round trip from joins. The wait for a channel's first packet varies with the

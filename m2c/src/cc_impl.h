@@ -19,8 +19,7 @@ struct m2c_track { /* a channel's sequence numbers */
 struct m2c_webrc { /* the letters are RFC 3738's */
     struct m2c_loss loss;
     double lossp, trr, arr, ssr;
-    double rr, rr_max;    /* of the epoch that ended; the largest since the last join */
-    double waited_before; /* for the previous join: FirstTime - JoinTime; 0: there was none */
+    double rr, rr_max; /* of the epoch that ended; the largest since the last join */
     double trate;
 };
 
@@ -28,7 +27,6 @@ struct m2c_aimd {
     double fair;                  /* packets/s */
     double received;              /* packets/s, average over about a round trip */
     double rtt_sum_s, rtt_weight; /* samples of the round trip, weighted */
-    double waited_before_s;       /* of the previous join; 0: there was none */
     bool is_slow_start;
     bool is_losing, may_catch_up; /* recent epochs had loss; none of its own joins caused it */
     uint64_t deaf_ns;             /* static: until then, losses date from before the last leave */
@@ -76,6 +74,7 @@ struct m2c_cc {
     unsigned joined_channel;             /* the last one joined */
     /* When it was joined; its first packet; until when losses belong to the last LOSS_EVENT. */
     uint64_t joined_ns, first_ns, loss_ns;
+    double waited_before_s; /* previous join: FirstTime - JoinTime; 0: there was none */
     struct m2c_rtt rtt;
     struct m2c_webrc webrc;
     struct m2c_aimd aimd;
@@ -84,6 +83,10 @@ struct m2c_cc {
 
 /* Leaves the top layer (static layers only). */
 void m2c_cc_leave_top(struct m2c_cc *cc);
+/* Records how long the last join waited for its first packet. Returns whether it was so much longer
+ * than the join before that the line's queue must be filling, given the rate in packets/s (RFC
+ * 3738, 3.2.2.6). */
+bool m2c_cc_waits_longer(struct m2c_cc *cc, double waited_s, double rate);
 /* Returns the position in the slot: tau in [0, 1]. */
 double m2c_cc_tau(const struct m2c_cc *cc, uint64_t now_ns);
 /* Returns the highest rate that the receiver may use or can get, packets/s. */

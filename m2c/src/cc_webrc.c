@@ -71,13 +71,10 @@ static void slot(struct m2c_cc *cc, bool is_left)
 
 static void first(struct m2c_cc *cc, double waited_s)
 {
-    struct m2c_webrc *r = &cc->webrc;
-    const double p = cc->cfg.wave.cfg.factor;
-    const double large = (pow(p, cc->layers + 1) - 1) / (p * log(p)) / r->arr;
+    const bool is_longer = m2c_cc_waits_longer(cc, waited_s, cc->webrc.arr);
 
-    if (is_starting(cc) && r->waited_before > 0 && waited_s - r->waited_before > large)
-        end_start(cc, p * r->trr);
-    r->waited_before = waited_s;
+    if (is_starting(cc) && is_longer)
+        end_start(cc, cc->cfg.wave.cfg.factor * cc->webrc.trr);
 }
 
 static void epoch(struct m2c_cc *cc, double elapsed_s, uint64_t now_ns)

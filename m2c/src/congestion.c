@@ -72,6 +72,14 @@ double m2c_cc_growth(const struct m2c_wave *w, unsigned layers)
     return m2c_wave_cumulative(w, layers + 1, 0) / m2c_wave_cumulative(w, layers, 0);
 }
 
+bool m2c_cc_waits_longer(struct m2c_cc *cc, double waited_s, double rate)
+{
+    const double p = cc->cfg.wave.cfg.factor, before_s = cc->waited_before_s;
+
+    cc->waited_before_s = waited_s;
+    return before_s > 0 && waited_s - before_s > (pow(p, cc->layers + 1) - 1) / (p * log(p)) / rate;
+}
+
 /* ------------------------------------------------------------------ loss */
 
 /* Counts the channel's missing packets as lost. */

@@ -11,6 +11,7 @@
 #include "sim/events.h"
 #include "sim/random.h"
 #include "tcp.h"
+#include "windows.h"
 
 enum kind {
     SEND,
@@ -33,11 +34,6 @@ struct frame {
     uint32_t segment, all; /* TCP; all: of an acknowledgement */
     unsigned channel;      /* JOIN, LEAVE */
     uint64_t leave;        /* number of the leave: a later join cancels it */
-};
-
-struct windows { /* packets in each measured window */
-    uint64_t now, packets;
-    double sum, squares;
 };
 
 struct receiver {
@@ -99,20 +95,7 @@ static void count_packet(const struct sim *s, struct windows *of)
     if (!is_measured(s))
         return;
     const uint64_t window_ns = s->cfg->window_s > 0 ? ns_of(s->cfg->window_s) : 1000000000;
-    for (const uint64_t now = (s->now_ns - ns_of(s->cfg->from_s)) / window_ns; of->now < now;
-         of->now++) {
-        of->sum += (double)of->packets;
-        of->squares += (double)(of->packets * of->packets);
-        of->packets = 0;
-    }
-    of->packets++;
-}
-
-static double variation(const struct windows *of)
-{
-    const double count = (double)of->now, mean = of->sum / count;
-
-    return of->sum > 0 ? sqrt(fmax(0, of->squares / count - mean * mean)) / mean : 0;
+    windows_count(of, (s->now_ns - ns_of(s->cfg->from_s)) / window_ns);
 }
 
 static double soon(struct sim *s, double most_s)
@@ -391,7 +374,7 @@ static void end(struct sim *s)
             struct receiver *r = &s->receivers[i][n];
             struct bn_receiver *out = &s->out->receivers[i][n];
             out->bps = (double)r->packets * each;
-            out->variation = variation(&r->windows);
+            out->variation = windows_variation(&r->windows);
             if (r->done_ns)
                 measure_file(s, r, out);
             m2c_cc_get_stats(r->cc, &out->cc);
@@ -402,7 +385,7 @@ static void end(struct sim *s)
     }
     for (unsigned i = 0; i < cfg->tcp; i++) {
         s->out->tcp[i].bps = (double)s->tcp_packets[i] * each;
-        s->out->tcp[i].variation = variation(&s->tcp_windows[i]);
+        s->out->tcp[i].variation = windows_variation(&s->tcp_windows[i]);
         s->out->tcp_timeouts += s->tcp[i].timeouts;
     }
     tp_events_free(&s->events);

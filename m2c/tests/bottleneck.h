@@ -63,6 +63,11 @@ enum {
     BN_SEGMENT_BYTES = 1448
 };
 
+static inline double bn_percent_dropped(const struct bn_flow *f)
+{
+    return 100.0 * (double)f->dropped / (double)f->arrived;
+}
+
 /* Runs the simulation. Ends the program if memory runs out. */
 void bn_run(const struct bn_config *cfg, struct bn_result *out);
 

@@ -5,11 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "coding.h"
 #include "encode.h"
+#include "order.h"
 #include "reception.h"
-
-static const double OVERHEAD = 1.5, SMALL_OVERHEAD = 4, SMALL_BYTES = 16e6; /* of m2c-send */
-enum { BLOCK = 10000 /* of fcast_sender */, N1 = 5 };
 
 static void fail(const char *what)
 {
@@ -20,15 +19,14 @@ static void fail(const char *what)
 static struct fcast_fti code_of(double bytes, unsigned symbol_bytes)
 {
     const uint64_t k = (uint64_t)ceil(bytes / symbol_bytes);
-    const uint32_t block = k < BLOCK ? (uint32_t)k : BLOCK;
-    const double overhead = bytes > SMALL_BYTES ? OVERHEAD : SMALL_OVERHEAD;
+    const uint32_t block = k < FCAST_LDPC_K ? (uint32_t)k : FCAST_LDPC_K;
     /* A symbol of one byte: only the structure counts. */
     struct fcast_fti fti = {.fec = FCAST_TRIANGLE,
                             .length = k,
                             .symbol_bytes = 1,
                             .block_max = block,
-                            .n_max = (uint32_t)(block * (1 + overhead)),
-                            .n1 = N1,
+                            .n_max = (uint32_t)(block * (1 + m2c_overhead((uint64_t)bytes))),
+                            .n1 = M2C_N1,
                             .seed = 1};
 
     fti.seed = fcast_choose_seed(&fti);
@@ -56,28 +54,9 @@ void file_init(struct file *f, double bytes, unsigned symbol_bytes)
         f->symbols += fcast_block_n(&f->fti, fcast_block_k(&f->partition, b));
 }
 
-static uint32_t common_divisor(uint32_t a, uint32_t b)
-{
-    return b ? common_divisor(b, a % b) : a;
-}
-
 struct fcast_symbol file_symbol(const struct file *f, uint32_t number)
 {
-    const struct fcast_partition *p = &f->partition;
-    const uint32_t least = fcast_block_n(&f->fti, fcast_block_k(p, p->blocks - 1));
-    const uint32_t even = p->blocks * least;
-    const uint32_t turn = number < even ? p->blocks : p->large_blocks;
-    const uint32_t at = number < even ? number : number - even;
-    const uint32_t index = at / turn + (number < even ? 0 : least);
-    const uint32_t k = fcast_block_k(p, at % turn), repair = fcast_block_n(&f->fti, k) - k;
-    uint32_t step = (uint32_t)(repair * 0.6180339887);
-
-    if (index < k)
-        return (struct fcast_symbol){at % turn, index};
-    while (step > 1 && common_divisor(step, repair) != 1)
-        step--;
-    return (struct fcast_symbol){
-        at % turn, k + (uint32_t)((uint64_t)(index - k) * (step ? step : 1) % repair)};
+    return fcast_object_symbol(&f->fti, &f->partition, number);
 }
 
 static int read_nothing(void *ctx, uint64_t at, void *bytes, size_t len)

@@ -32,11 +32,6 @@ static struct bn_config scene(enum m2c_cc_kind kind, double rate_bps, uint64_t s
                               .seed = seed};
 }
 
-static double percent_dropped(const struct bn_flow *f)
-{
-    return 100.0 * (double)f->dropped / (double)f->arrived;
-}
-
 /* Validates the TCP model: two connections share the line and lose about what M2C10 measured at 4
  * Mbit/s, 0.67 %. */
 static void test_tcp_alone(void **state)
@@ -49,10 +44,10 @@ static void test_tcp_alone(void **state)
     cfg.tcp = 2;
     bn_run(&cfg, &r);
     SAY("TCP against TCP, 4 Mbit/s: %.0f and %.0f kbit/s, loss %.2f %%\n", r.tcp[0].bps / 1e3,
-        r.tcp[1].bps / 1e3, percent_dropped(&r.tcp[0]));
+        r.tcp[1].bps / 1e3, bn_percent_dropped(&r.tcp[0]));
     assert_within(r.tcp[0].bps / r.tcp[1].bps, 0.9, 1.1);
     assert_within((r.tcp[0].bps + r.tcp[1].bps) / cfg.rate_bps, 0.98, 1.001);
-    assert_within(percent_dropped(&r.tcp[0]), 0.4, 1);
+    assert_within(bn_percent_dropped(&r.tcp[0]), 0.4, 1);
 }
 
 struct beside_tcp { /* kbit/s; percent of packets */
@@ -77,8 +72,8 @@ static struct beside_tcp beside_tcp(const struct bn_config *of)
         add(&all.tcp_varies, r.tcp[0].variation);
         add(&all.session, r.receivers[0][0].bps / 1e3);
         add(&all.tcp, r.tcp[0].bps / 1e3);
-        add(&all.lost, percent_dropped(&r.sessions[0]));
-        add(&all.tcp_lost, percent_dropped(&r.tcp[0]));
+        add(&all.lost, bn_percent_dropped(&r.sessions[0]));
+        add(&all.tcp_lost, bn_percent_dropped(&r.tcp[0]));
     }
     return all;
 }
@@ -121,7 +116,7 @@ static void test_two_sessions(void **state)
                 const double a = r.receivers[0][0].bps, b = r.receivers[1][0].bps;
                 add(&jain, (a + b) * (a + b) / (2 * (a * a + b * b)));
                 add(&used, 100 * (a + b) / rates_bps[i]);
-                add(&lost, percent_dropped(&r.sessions[0]));
+                add(&lost, bn_percent_dropped(&r.sessions[0]));
             }
             SAY("%-6s against itself, %.0f Mbit/s: Jain %s (least %.3f), %s %% of the line, loss "
                 "%s %%\n",

@@ -4,20 +4,13 @@
  * values. The expected values are worked out by hand from the RFC's text. Queues and TCP are in
  * test_fairness.c.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "feed.h"
+#include "sample.h"
 #include "webrc.h"
+#include "windows.h"
 
 #define SECOND UINT64_C(1000000000)
 #define BEGIN (1000 * SECOND)
-#define SAY(...) print_message("[   INFO   ] " __VA_ARGS__)
 
 static const double EPOCH_S = 0.5, SLOT_S = 10, QUIESCENCE_S = 300; /* EL, TSD, QD */
 
@@ -28,13 +21,6 @@ static struct m2c_wave wave_of(unsigned layers)
 
     assert_int_equal(m2c_wave_init(&w, &cfg), 0);
     return w;
-}
-
-static void assert_within(double found, double least, double most)
-{
-    if (!(found >= least && found <= most))
-        print_error("found %.6g, expected %.6g to %.6g\n", found, least, most);
-    assert_true(found >= least && found <= most);
 }
 
 /* A receiver on a path without a queue. The sender hears a join `way_ns` later, and packets take as
@@ -118,30 +104,15 @@ struct had {
     double variation;           /* of the rate over seconds: standard deviation by mean */
 };
 
-struct seconds { /* packets in each */
-    uint64_t now, packets;
-    double count, sum, squares;
-};
-
-static void count_packet(struct seconds *s, uint64_t now_ns)
-{
-    for (const uint64_t now = now_ns / SECOND; s->now < now; s->now++) {
-        s->count++;
-        s->sum += (double)s->packets;
-        s->squares += (double)(s->packets * s->packets);
-        s->packets = 0;
-    }
-    s->packets++;
-}
-
 /* Loses every `lose`-th packet on the way (0: none). */
 static struct had run(struct host *h, double from_s, double to_s, unsigned lose)
 {
     struct m2c_feed feed;
     struct m2c_due due;
     struct had had = {0};
+    const uint64_t from_ns = BEGIN + (uint64_t)(from_s * SECOND);
     uint64_t heard = 0, measured = 0;
-    struct seconds seconds = {.now = BEGIN / SECOND + (uint64_t)from_s};
+    struct windows seconds = {0};
 
     assert_int_equal(m2c_feed_init(&feed, &h->wave, 4000, BEGIN), 0);
     while (m2c_feed_next(&feed, &due) && due.at_ns < BEGIN + (uint64_t)(to_s * SECOND)) {
@@ -156,10 +127,10 @@ static struct had run(struct host *h, double from_s, double to_s, unsigned lose)
             had.all_layers_s = (double)(now_ns - BEGIN) / SECOND;
         if (st.is_slow_start && st.received_per_s > 0)
             had.most_growth = fmax(had.most_growth, st.target_per_s / st.received_per_s);
-        if (now_ns < BEGIN + (uint64_t)(from_s * SECOND))
+        if (now_ns < from_ns)
             continue;
         measured++;
-        count_packet(&seconds, now_ns);
+        windows_count(&seconds, (now_ns - from_ns) / SECOND);
         had.target += st.target_per_s;
         had.loss += st.loss_probability;
         had.rtt_s += st.rtt_s;
@@ -169,8 +140,7 @@ static struct had run(struct host *h, double from_s, double to_s, unsigned lose)
     had.target /= (double)measured;
     had.loss /= (double)measured;
     had.rtt_s /= (double)measured;
-    const double mean = seconds.sum / seconds.count;
-    had.variation = sqrt(seconds.squares / seconds.count - mean * mean) / mean;
+    had.variation = windows_variation(&seconds);
     return had;
 }
 

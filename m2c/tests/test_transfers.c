@@ -75,7 +75,7 @@ static void take(struct transfer *all, const struct bn_result *r, unsigned recei
     add(&all->net, sum.net);
     add(&all->dup, sum.dup);
     add(&all->sym, sum.sym);
-    add(&all->loss, 100.0 * (double)r->sessions[0].dropped / (double)r->sessions[0].arrived);
+    add(&all->loss, bn_percent_dropped(&r->sessions[0]));
 }
 
 static struct transfer transfer(const struct scene *of)
@@ -128,7 +128,7 @@ static struct transfer by_tcp(const struct scene *of, unsigned long_ones)
             assert_true(f->time_s > 0);
             last = fmax(last, f->time_s);
             sum += f->time_s / of->receivers;
-            lost += 100.0 * (double)f->dropped / (double)f->arrived / of->receivers;
+            lost += bn_percent_dropped(f) / of->receivers;
         }
         /* Nothing is faster than the line. */
         assert_true(last >

@@ -10,6 +10,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "coding.h"
 #include "fcast.h"
 #include "feed.h"
 #include "groups.h"
@@ -26,16 +27,6 @@ enum {
     MAC = 28 /* with its timestamp */,
     SYMBOL = 1436
 };
-/* Repair symbols per source symbol. A receiver that hears at most N symbols of a buffer needs k of
- * n in k / N' buffers, N' being the mean; levels repeat after n / N rounded up to a power of two.
- * With 1 (M2C10) rate changes cost up to 1.4 % duplicates, with 1.5 up to 0.5 %
- * (m2c/tests/test_transfers.c). A small file ends before its rate is even: with 1.5 up to 5 % of
- * its symbols are duplicates, with 4 hardly any. */
-static const double OVERHEAD = 1.5, SMALL_OVERHEAD = 4;
-enum { SMALL_BYTES = 16000000 };
-/* Entries of a column. With 3, some blocks of a large file need 0.5 % more symbols than others,
- * which get 0.6 % duplicates meanwhile. Only iterative decoders would need more with 5. */
-enum { N1 = 5 };
 #define SECOND_NS UINT64_C(1000000000)
 #define LATE_NS (SECOND_NS / 4) /* a longer delay shifts the schedule */
 
@@ -139,7 +130,6 @@ static void take_option(struct run *run, int option)
         break;
     case OPTION_FEC:
         run->cfg.fec = option_word("--fec", optarg, codes, 2) ? FCAST_NO_CODE : FCAST_TRIANGLE;
-        run->cfg.overhead = run->cfg.fec == FCAST_TRIANGLE ? OVERHEAD : 0;
         break;
     case OPTION_K: run->cfg.k = (uint32_t)parse_number("--k", optarg, 1, 100000); break;
     case OPTION_TSI: run->cfg.tsi = parse_number("--tsi", optarg, 1, UINT16_MAX); break;
@@ -200,8 +190,7 @@ static void add_file(struct run *run)
         die_usage("%s", err.text);
     if (!meta.length)
         die_usage("'%s': empty; valid: a file that is not empty", run->file.path);
-    if (run->cfg.overhead > 0 && meta.length <= SMALL_BYTES)
-        run->cfg.overhead = SMALL_OVERHEAD;
+    run->cfg.overhead = run->cfg.fec == FCAST_TRIANGLE ? m2c_overhead(meta.length) : 0;
     const struct fcast_store source = source_store(&run->file);
     run->cfg.repair = cache_store(&run->cache);
     run->sender = fcast_sender_new(&run->cfg);
@@ -311,7 +300,7 @@ int main(int argc, char **argv)
     uint16_t tsi = 0;
 
     program = "m2c-send";
-    run.cfg = (struct fcast_sender_config){.fec = FCAST_TRIANGLE, .n1 = N1, .overhead = OVERHEAD};
+    run.cfg = (struct fcast_sender_config){.fec = FCAST_TRIANGLE, .n1 = M2C_N1};
     take_arguments(&run, argc, argv);
     if (!run.cfg.tsi && getrandom(&tsi, sizeof tsi, 0) == sizeof tsi)
         run.cfg.tsi = tsi ? tsi : 1;
