@@ -100,8 +100,8 @@ def test_only_the_core_links_change() -> None:
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
-    sizes = "    file_bytes: [4MB, 48MB, 99MB]\n"
-    of_quick = "    factors: { file_bytes: [4MB, 48MB] }\n"
+    sizes = "    file_bytes: [4.4MB, 49.3MB, 103.8MB]\n"
+    of_quick = "    factors: { file_bytes: [4.4MB, 49.3MB] }\n"
     without = mistakes(tmp_path, *[(sizes, "")] * TEXT.count(sizes), (of_quick, ""))
     assert "protocol m2c without file_bytes" in without
     both = mistakes(tmp_path, ("    background_flows: [0]", "    background_flows: [1]"))

@@ -336,8 +336,7 @@ static void begin(struct sim *s)
                  (int)(i * BN_RECEIVERS_MAX + r), NULL);
     }
     for (unsigned i = 0; i < cfg->tcp; i++) {
-        tcp_init(&s->tcp[i]);
-        s->tcp[i].is_old = cfg->tcp_is_of_2010;
+        tcp_init(&s->tcp[i], cfg->tcp_is_of_2010);
         s->tcp_armed_ns[i] = UINT64_MAX;
         s->tcp_begun_ns[i] = ns_of(soon(s, 3));
         push(s, s->tcp_begun_ns[i], START_TCP, (int)i, NULL);

@@ -4,17 +4,20 @@
 #include <math.h>
 
 static const double RTO_LEAST_S = 0.2, RTO_MOST_S = 60; /* as in Linux */
-enum { DUPLICATES = 3, FIRST_WINDOW = 10 };
+enum { DUPLICATES = 3, FIRST_WINDOW = 10, OLD_FIRST_WINDOW = 3 };
 
 static struct tcp_segment *at(struct tcp *t, uint32_t segment)
 {
     return &t->segments[segment % TCP_WINDOW_MAX];
 }
 
-void tcp_init(struct tcp *t)
+void tcp_init(struct tcp *t, bool is_old)
 {
-    *t = (struct tcp){
-        .cwnd = FIRST_WINDOW, .ssthresh = INFINITY, .rto_s = 1, .timeout_ns = UINT64_MAX};
+    *t = (struct tcp){.cwnd = is_old ? OLD_FIRST_WINDOW : FIRST_WINDOW,
+                      .is_old = is_old,
+                      .ssthresh = INFINITY,
+                      .rto_s = 1,
+                      .timeout_ns = UINT64_MAX};
 }
 
 static double under_way(struct tcp *t)
@@ -110,6 +113,12 @@ static void halve(struct tcp *t)
     t->recover = t->next;
 }
 
+static void grow(struct tcp *t, double segments)
+{
+    t->cwnd = t->cwnd < t->ssthresh ? fmin(t->cwnd + segments, t->ssthresh + 1)
+                                    : t->cwnd + segments / t->cwnd;
+}
+
 void tcp_acknowledge(struct tcp *t, uint32_t all, uint32_t segment, uint64_t now_ns)
 {
     const uint32_t fresh = all - t->una;
@@ -125,8 +134,7 @@ void tcp_acknowledge(struct tcp *t, uint32_t all, uint32_t segment, uint64_t now
         if (t->is_recovering && has_recovered(t))
             t->is_recovering = false;
         else if (!t->is_recovering)
-            t->cwnd = t->cwnd < t->ssthresh ? fmin(t->cwnd + fresh, t->ssthresh + 1)
-                                            : t->cwnd + (t->is_old ? 1 : fresh) / t->cwnd;
+            grow(t, t->is_old ? 1 : fresh);
         arm(t, now_ns);
     }
     if (mark_lost(t) && !t->is_recovering && has_recovered(t)) {

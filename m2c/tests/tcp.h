@@ -20,7 +20,7 @@ struct tcp_segment {
 
 struct tcp {
     double cwnd, ssthresh;
-    bool is_old; /* its window grows per acknowledgement, not per acknowledged segment */
+    bool is_old;
     uint32_t una, next, recover;
     bool is_recovering;
     double srtt_s, rttvar_s, rto_s;
@@ -31,7 +31,9 @@ struct tcp {
     bool has[TCP_WINDOW_MAX];
 };
 
-void tcp_init(struct tcp *t);
+/* is_old: as Linux in 2010, the window begins with 3 segments instead of 10 and grows with each
+ * acknowledgement instead of each acknowledged segment. */
+void tcp_init(struct tcp *t, bool is_old);
 /* Returns the segment to send now; false: the window is full. */
 bool tcp_send(struct tcp *t, uint64_t now_ns, uint32_t *segment);
 /* Receiving side: the segment has arrived. Returns the cumulative acknowledgement. */

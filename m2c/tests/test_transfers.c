@@ -19,6 +19,7 @@ struct scene {
     double rate_bps, file_bytes, short_per_min;
     unsigned receivers, tcp, rivals; /* rivals: other sessions, with a file as long */
     bool is_anywhere;                /* begins at any buffer of the ring, by seed */
+    double delay_s;                  /* 0: 10 ms */
     bool tcp_is_of_2010;
     enum m2c_cc_kind kind;
 };
@@ -32,7 +33,7 @@ static struct bn_config config_of(const struct scene *of, uint64_t seed)
 {
     return (struct bn_config){.rate_bps = of->rate_bps,
                               .queue_packets = 25,
-                              .delay_s = 0.01,
+                              .delay_s = of->delay_s > 0 ? of->delay_s : 0.01,
                               .kind = of->kind,
                               .sessions = 1 + of->rivals,
                               .receivers = of->receivers,
@@ -171,8 +172,9 @@ static void test_beside_a_stream(void **state)
         }
 }
 
-/* TCP loses half of what it does here if its window grows with each acknowledgement, of every other
- * segment, as in Linux before 4.0. That is what M2C10 measured. */
+/* TCP loses half of what it does here if its window begins with 3 segments and grows with each
+ * acknowledgement, of every other segment, as in Linux of 2010. In a laboratory, with a round trip
+ * of 1 ms, that is what M2C10 measured. */
 static void test_tcp_of_2010(void **state)
 {
     (void)state;
@@ -181,7 +183,9 @@ static void test_tcp_of_2010(void **state)
         double rate_bps, theirs;
         unsigned files, streams;
     } of[] = {{&LARGE, 1e6, 0.81, 1, 1},  {&LARGE, 4e6, 0.67, 1, 1},  {&MIDDLE, 1e6, 0.29, 1, 0},
-              {&MIDDLE, 4e6, 0.26, 1, 0}, {&MIDDLE, 1e6, 0.92, 2, 0}, {&MIDDLE, 4e6, 0.85, 2, 0}};
+              {&MIDDLE, 4e6, 0.26, 1, 0}, {&MIDDLE, 1e6, 0.92, 2, 0}, {&MIDDLE, 4e6, 0.85, 2, 0},
+              {&SMALL, 1e6, 1.09, 1, 1},  {&SMALL, 4e6, 1.1, 1, 1},   {&SMALL, 1e6, 0.76, 1, 0},
+              {&SMALL, 4e6, 0.65, 1, 0},  {&SMALL, 1e6, 1.16, 2, 0},  {&SMALL, 4e6, 1.08, 2, 0}};
 
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct scene at = {.rate_bps = of[i].rate_bps,
@@ -190,12 +194,13 @@ static void test_tcp_of_2010(void **state)
                            .receivers = of[i].files};
         const struct transfer now = by_tcp(&at, of[i].streams);
         at.tcp_is_of_2010 = true;
+        at.delay_s = 0.0005;
         const struct transfer then = by_tcp(&at, of[i].streams);
         SAY("%u x TCP, %.1f MB, %.0f Mbit/s: loss %s, as in 2010 %s (M2C10: %.2f)\n", of[i].files,
             at.file_bytes / 1e6, at.rate_bps / 1e6, interval(&now.loss, 2), interval(&then.loss, 2),
             of[i].theirs);
-        assert_within(mean(&then.loss) / of[i].theirs, 0.65, 1.25);
-        assert_within(mean(&now.loss) / mean(&then.loss), 1.5, 2.5);
+        assert_within(mean(&then.loss) / of[i].theirs, 0.7, 1.15);
+        assert_within(mean(&now.loss) / mean(&then.loss), 1.4, 3.5);
     }
 }
 
