@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 app = group("Keep what the programs of runs counted (--sample counters), and export it.")
 
 LEAST_TOKEN: Final = 16
+MOST_PORT: Final = 65_535
 WHOLE_S: Final = 10**11  # longer than any
 
 SourceName = Annotated[
@@ -319,11 +320,18 @@ def minutes_command(options: MinutesOptions) -> int:
     """Print the DRFSM paper's metrics from minute records. The publishers' paths follow."""
     from monitor import minute_text
 
-    step_s = 60 * max(1, round((options.step or 0) / 60)) if options.step else WHOLE_S
+    step_s = WHOLE_S if options.step is None else round(options.step)
+    if options.step is not None and (options.step % 60 or step_s > WHOLE_S):
+        raise Failure(f"--step: found {options.step:g} s; valid: whole minutes", EXIT_USAGE)
     with _opened(options.store) as store:
         source = _source(store, options.source).id
         found = store.minutes(source, step_s, options.host)
         paths = store.paths(source, step_s, options.host)
+        if options.host is not None and not found and not paths:
+            hosts = {minute.host for minute in store.minutes(source, WHOLE_S)}
+            hosts |= {path.host for path in store.paths(source, WHOLE_S)}
+            names = ", ".join(sorted(hosts)) or "none: no minute records"
+            raise Failure(f"--host: found {options.host}; valid: {names}", EXIT_USAGE)
     print(minute_text.table(found, paths, with_time=options.step is not None), end="")
     return EXIT_OK
 
@@ -355,6 +363,9 @@ class ServeOptions:
 
 
 def _token(options: ServeOptions) -> str:
+    """Return what viewers must know; "" without. Raises Failure, SourceError, OSError."""
+    from monitor.sources import regular
+
     if options.token_file is None:
         if options.listen not in ("127.0.0.1", "::1", "localhost"):
             raise Failure(
@@ -363,7 +374,11 @@ def _token(options: ServeOptions) -> str:
                 EXIT_USAGE,
             )
         return ""
-    token = options.token_file.read_text(encoding="utf-8").strip()
+    try:
+        token = regular(options.token_file, "a file").read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        text = f"{options.token_file}: found bytes that are not text; valid: a token"
+        raise Failure(text, EXIT_USAGE) from None
     if len(token) < LEAST_TOKEN:
         raise Failure(
             f"{options.token_file}: found a token of {len(token)} characters; "
@@ -386,10 +401,17 @@ def serve_command(options: ServeOptions) -> int:
         shown: Shown = FinishedRun(options.run) if options.run else Waiting(options.runs)
     except BadFile as error:
         raise Failure(str(error), EXIT_USAGE) from error
+    if not 0 <= options.port <= MOST_PORT:
+        raise Failure(f"--port: found {options.port}; valid: 0 to {MOST_PORT}", EXIT_USAGE)
     family = socket.AF_INET6 if ":" in options.listen else socket.AF_INET
     with socket.socket(family) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((options.listen, options.port))
+        try:
+            listener.bind((options.listen, options.port))
+        except (OSError, UnicodeError) as error:
+            where, why = f"{options.listen} port {options.port}", getattr(error, "strerror", error)
+            valid = "valid: an address of this machine, and a free port (--port 0)"
+            raise Failure(f"--listen: found {where}: {why}; {valid}", EXIT_FAILED) from None
         listener.listen()  # before printing: the printed address accepts connections
         port = listener.getsockname()[1]
         host = f"[{options.listen}]" if ":" in options.listen else options.listen

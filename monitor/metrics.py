@@ -29,9 +29,13 @@ def text(recordings: Mapping[str, Recording]) -> str:
         first = group[0][0]
         about = escaped(first.help) or f"Counter {first.name}."
         out.append(f"# HELP {name} {about}\n# TYPE {name} {first.kind}\n")
-        for series, value, cell in group:
-            labels = label_text(labels_of({**dict(series.labels), "cell": cell}))
-            out.append(f"{name}{{{labels}}} {shown(value, series.decimals)}\n")
+        lines = {  # of two series with the same name and labels, the last: a scraper takes one
+            label_text(labels_of({**dict(series.labels), "cell": cell})): shown(
+                value, series.decimals
+            )
+            for series, value, cell in group
+        }
+        out += [f"{name}{{{labels}}} {value}\n" for labels, value in lines.items()]
     up = f"{PREFIX}monitor_cells"
     out.append(f"# HELP {up} Cells that the monitor knows.\n# TYPE {up} gauge\n")
     out.append(f"{up} {len(recordings)}\n")

@@ -28,6 +28,7 @@ CREATE TABLE path (source INTEGER NOT NULL REFERENCES source, host TEXT NOT NULL
   path TEXT NOT NULL, minute INTEGER NOT NULL, feed TEXT NOT NULL, rate_bps INTEGER NOT NULL,
   leaves INTEGER NOT NULL, PRIMARY KEY (source, host, path, minute)) STRICT, WITHOUT ROWID;
 """
+LATEST_S: Final = 253_402_300_799  # the year 9999
 _COLUMNS: Final = (
     "version, n_all, bytes_all, n_fmtp, bytes_fmtp, n_mc, bytes_mc, delay_us, delay_us_mc, blocks, "
     "age_us, age_max_us, negative"
@@ -92,6 +93,13 @@ class Interval:
     last: int
 
 
+def path_of(values: Sequence[Any]) -> FeedPath:
+    """Return a publisher's record from a row of PATHS. Raises ValueError for a damaged row."""
+    host, feed, minute, path, rate_bps, leaves, _ = values
+    checked((host, feed, path, minute, rate_bps, leaves), 3, (3,))
+    return FeedPath(host, feed, minute, path, rate_bps, leaves)
+
+
 def row(source: int, found: Minute) -> tuple[object, ...]:
     """Return the row of a record."""
     version = 1 if found.sums is None else 2
@@ -105,9 +113,35 @@ def path_row(source: int, found: FeedPath) -> tuple[object, ...]:
     return (source, found.host, found.path, found.minute, found.feed, found.rate_bps, found.leaves)
 
 
+def checked(row: Sequence[Any], texts: int, times: Sequence[int]) -> Sequence[Any]:
+    """Return a row of so many texts and then whole numbers, if it is one. `times`: the places of
+    its seconds since 1970. Raises ValueError: a stranger may have written the file."""
+    kinds = {*map(type, row[:texts])}, {*map(type, row[texts:])}
+    is_good = kinds == ({str}, {int}) and all(map(str.isprintable, row[:texts]))
+    if not is_good or any(abs(row[place]) > LATEST_S for place in times):
+        raise ValueError(f"found {row!r:.100}")
+    return row
+
+
+def summed(rows: Sequence[Any], step_s: int) -> list[Any]:
+    """Return rows of EACH_MINUTE as MINUTES would, of numbers whose sum SQLite does not take."""
+    found: dict[tuple[Any, ...], list[Any]] = {}
+    for row in rows:
+        host, feed, minute, count, version, *rest = checked(row, 2, (2,))
+        key = host, feed, minute // step_s * step_s
+        if (known := found.get(key)) is None:
+            found[key] = [*key, count, version, *rest]
+            continue
+        known[3:5] = known[3] + count, min(known[4], version)
+        ages, last = known[-3], max(known[-1], rest[-1])
+        sums = [a + b for a, b in zip(known[5:], rest, strict=True)]
+        known[5:] = [*sums[:-3], max(ages, rest[-3]), sums[-2], last]
+    return list(found.values())
+
+
 def interval(values: Sequence[Any]) -> Interval:
-    """Return an interval from a row of MINUTES."""
-    host, feed, begin, count, version, *rest = values
+    """Return an interval from a row of MINUTES. Raises ValueError for a damaged row."""
+    host, feed, begin, count, version, *rest = checked(values, 2, (2, -1))
     *sums, age_us, age_max_us, negative, last = rest
     return Interval(
         host, feed, begin, count, version == 2, FmtpSums(*sums), age_us, age_max_us, negative, last

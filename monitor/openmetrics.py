@@ -24,6 +24,7 @@ from monitor.recording import (
     Series,
     labels_of,
     shown,
+    wrong_name,
 )
 
 PREFIX: Final = "downpour_"
@@ -130,21 +131,37 @@ def _family(family: Metric, recording: Recording) -> None:
             family.documentation,
             labels_of(sample.labels),
         )
-        if series not in recording.points and len(recording.points) >= MOST_SERIES:
-            raise TextError(f"found more than {MOST_SERIES} series")
+        if series not in recording.points:
+            if wrong := wrong_name(series):
+                raise TextError(wrong)
+            if len(recording.points) >= MOST_SERIES:
+                raise TextError(f"found more than {MOST_SERIES} series")
         number = min(round(value * 10**decimals), MOST_VALUE)
         recording.of(series).add(_time_us(sample.timestamp, sample.name), number)
 
 
+class _Numbered:
+    """A file's lines, and the number of the last one that was read."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file, self.line = file, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self._file:
+            self.line += 1
+            yield text
+
+
 def read(file: TextIO) -> Recording:
     """Read OpenMetrics text. Raises TextError."""
-    recording = Recording()
+    recording, lines = Recording(), _Numbered(file)
     try:
-        families: Iterable[Metric] = text_fd_to_metric_families(file)  # type: ignore[no-untyped-call]
+        families: Iterable[Metric] = text_fd_to_metric_families(lines)  # type: ignore[no-untyped-call]
         for family in families:
             _family(family, recording)
     except UnicodeDecodeError:
         raise
     except _UNREADABLE as error:
-        raise TextError(f"no OpenMetrics text: {' '.join(str(error).split())[:200]}") from None
+        why = " ".join(str(error).split())[:200] or "another form"
+        raise TextError(f"no OpenMetrics text: line {lines.line}: {why}") from None
     return recording

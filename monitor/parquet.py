@@ -16,14 +16,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from monitor.recording import GONE, KINDS, MOST_SERIES, Recording, Series, labels_of
+from monitor.recording import (
+    GONE,
+    KINDS,
+    MOST_DECIMALS,
+    MOST_SERIES,
+    Recording,
+    Series,
+    labels_of,
+    wrong_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 MOST_ROWS: Final = 1 << 25  # equal values are stored as counts, so a small file can have this many
 MOST_COLUMNS: Final = 200
-MOST_DECIMALS: Final = 9
 LABEL: Final = "label_"
 _FIXED: Final = ("time", "metric", "units", "decimals", "kind", "help")
 _BATCH: Final = 1 << 16
@@ -122,9 +130,12 @@ def _series(name: object, row: dict[str, object]) -> Series:
         raise ParquetError(f"found decimals {decimals!r}; valid: 0 to {MOST_DECIMALS}")
     if not all(isinstance(value, str) for value in labels.values()):
         raise ParquetError(f"found labels {labels!r}; valid: texts")
-    return Series(
+    series = Series(
         name, str(kind), decimals, text, labels_of({k: str(v) for k, v in labels.items()})
     )
+    if wrong := wrong_name(series):
+        raise ParquetError(wrong)
+    return series
 
 
 def _take(recording: Recording, batch: Any, known: dict[tuple[object, ...], Series]) -> None:

@@ -6,11 +6,12 @@ refuses samples an hour older than its newest.
 
 from __future__ import annotations
 
+import http.client
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from monitor import remote_write
 from monitor.openmetrics import sample_lines, sampled_us
@@ -19,6 +20,7 @@ from monitor.recording import Recording
 PATH: Final = "/api/v1/import/prometheus"
 PIECE_BYTES: Final = 1 << 20
 TIMEOUT_S: Final = 30
+MOST_ANSWER: Final = 1 << 20
 _MILLI: Final = 1000
 
 
@@ -26,13 +28,26 @@ class PushError(Exception):
     """The server refuses the recording. The message is one line."""
 
 
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection: `urllib` would repeat the request without its data."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return none, so that the answer is an error."""
+
+
 def import_url(base: str, name: str) -> str:
     """Return the URL for a source: its name becomes the label `run`. Raises PushError."""
-    parts = urllib.parse.urlsplit(base)
-    if parts.path.endswith(remote_write.PATH) and parts.hostname:
-        return base
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+    try:
+        parts = urllib.parse.urlsplit(base)
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # of the address or the port
+        is_valid = False
+    if not is_valid or any(c <= " " for c in base) or not base.isascii():
         raise PushError(f"found URL {base!r}; valid: http://HOST:PORT, or with {remote_write.PATH}")
+    if parts.path.endswith(remote_write.PATH):
+        return base
+    if parts.query:
+        raise PushError(f"found URL {base!r} with a query; valid: http://HOST:PORT")
     query = urllib.parse.urlencode({"extra_label": f"run={name}"})
     return f"{base.rstrip('/')}{PATH}?{query}"
 
@@ -58,18 +73,30 @@ def push(base: str, name: str, recording: Recording) -> int:
     written = url == base
     bodies = remote_write.requests(recording, name) if written else pieces(recording)
     headers = remote_write.HEADERS if written else {"Content-Type": "text/plain"}
+    opener = urllib.request.build_opener(_Stay)
     for piece in bodies:
-        request = urllib.request.Request(url, piece, headers)
-        try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-                answer.read()
-        except urllib.error.HTTPError as error:
-            said = error.read(200).decode(errors="replace").strip()
-            raise PushError(
-                f"{url}: found status {error.code} {said or error.reason}; valid: a server with "
-                "VictoriaMetrics' import, or remote write"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise PushError(f"{url}: {getattr(error, 'reason', error)}") from None
+        _send(opener, urllib.request.Request(url, piece, headers))
         total += len(piece)
     return total
+
+
+def _send(opener: urllib.request.OpenerDirector, request: urllib.request.Request) -> None:
+    """Send a request. Raises PushError."""
+    url = request.full_url
+    try:
+        with opener.open(request, timeout=TIMEOUT_S) as answer:
+            answer.read(MOST_ANSWER)
+    except urllib.error.HTTPError as error:
+        with error:
+            said = _line(error.read(200).decode(errors="replace")) or _line(str(error.reason))
+        raise PushError(
+            f"{url}: found status {error.code} {said}; valid: a server with VictoriaMetrics' "
+            "import, or remote write"
+        ) from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise PushError(f"{url}: {_line(str(getattr(error, 'reason', error)))}") from None
+
+
+def _line(text: str) -> str:
+    """Return a server's text as one line without control characters."""
+    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +13,7 @@ SEPARATOR: Final = b"\x1e"
 MOST_RECORD: Final = 1 << 16
 SCHEMA: Final = "urn:downpour:qlog:fmtp-1"  # fmtp/include/fmtp_events.h
 _LATEST_US: Final = 2**53
+_MOST_NESTED: Final = 400  # brackets; Python's limit of nested calls is 1,000
 
 
 class QlogError(Exception):
@@ -36,11 +38,18 @@ class Qlog:
     bad: int
 
 
+def _finite(text: str) -> float:
+    """Return a number that JSON can express: a trace's reader refuses others."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError(text)
+    return value
+
+
 def _object(record: bytes) -> dict[str, Any] | None:
-    if len(record) > MOST_RECORD:
+    if len(record) > MOST_RECORD or record.count(b"{") + record.count(b"[") > _MOST_NESTED:
         return None
     try:
-        found = json.loads(record)
+        found = json.loads(record, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ MOST_VALUE: Final = 2**63 - 1
 MOST_SERIES: Final = 50_000
 SAMPLED: Final = "sampled"  # the series that has a value whenever a sample was taken
 KINDS: Final = ("counter", "gauge")
+MOST_DECIMALS: Final = 9  # of a series
+_NAME: Final = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]{0,254}", re.ASCII)
+_LABEL: Final = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,16 @@ class Series:
 def labels_of(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return labels in the order in which they are compared."""
     return tuple(sorted(labels.items()))
+
+
+def wrong_name(series: Series) -> str:
+    """Return what Prometheus would refuse of a series' names; "" if nothing."""
+    if not _NAME.fullmatch(series.name):
+        return f"found metric {series.name[:60]!r}; valid: letters, digits, _ and :"
+    for key, _ in series.labels:
+        if not _LABEL.fullmatch(key):
+            return f"found label {key[:60]!r}; valid: letters, digits and _, without __ first"
+    return ""
 
 
 @dataclass

@@ -251,9 +251,10 @@ class Waiting:
             return None
         if self._told is not self._now:
             self._told, self._told_cells = self._now, set()
-        whole = whole or cell not in self._told_cells
-        self._told_cells.add(cell)
-        return self._now.added(cell, whole=whole)
+        found = self._now.added(cell, whole=whole or cell not in self._told_cells)
+        if found is not None:  # viewers may invent names
+            self._told_cells.add(cell)
+        return found
 
     def recordings(self) -> Mapping[str, Recording]:
         """Return the newest samples of counters, by cell."""

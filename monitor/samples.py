@@ -20,6 +20,7 @@ from monitor.recording import (
     Recording,
     Series,
     labels_of,
+    wrong_name,
 )
 
 MOST_LINE: Final = 4 << 20  # characters
@@ -37,13 +38,16 @@ def _is(value: Any, least: int, most: int) -> TypeGuard[int]:
 def _series(line: dict[str, Any]) -> Series:
     name, kind, labels = line.get("name"), line.get("kind"), line.get("labels")
     decimals, text = line.get("decimals", 0), line.get("help", "")
-    if not (isinstance(name, str) and name.isidentifier() and kind in KINDS):
+    if not (isinstance(name, str) and kind in KINDS):
         raise _Bad(f"a series of name {name!r} and kind {kind!r}")
     if not (_is(decimals, 0, 9) and isinstance(text, str) and isinstance(labels, dict)):
         raise _Bad(f"series {name}: decimals {decimals!r}")
-    if not all(k.isidentifier() and isinstance(v, str) for k, v in labels.items()):
+    if not all(isinstance(v, str) for v in labels.values()):
         raise _Bad(f"series {name}: labels {labels!r}")
-    return Series(name, kind, decimals, text, labels_of(labels))
+    series = Series(name, kind, decimals, text, labels_of(labels))
+    if wrong := wrong_name(series):
+        raise _Bad(wrong)
+    return series
 
 
 class Reader:

@@ -20,7 +20,16 @@ import numpy as np
 from monitor import minute_tables
 from monitor.columns import BlockError, Numbers, decode, encode, lasts, merge
 from monitor.minute_tables import Interval
-from monitor.recording import Points, Recording, Series, labels_of
+from monitor.recording import (
+    GONE,
+    KINDS,
+    MOST_DECIMALS,
+    Points,
+    Recording,
+    Series,
+    labels_of,
+    wrong_name,
+)
 from monitor.records import FeedPath, Records
 
 VERSION: Final = 4
@@ -70,7 +79,11 @@ class StoreRoomError(StoreError):
     """The disk is full. The message is one line."""
 
 
-def _wrong(path: Path | None, error: sqlite3.Error) -> StoreError:
+# A damaged file also has texts that are not UTF-8, and numbers that do not fit.
+_BROKEN: Final = (sqlite3.Error, UnicodeDecodeError, OverflowError)
+
+
+def _wrong(path: Path | None, error: Exception) -> StoreError:
     """Return SQLite's error as one line. A full disk under the journal is an I/O error."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extended code
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
@@ -87,11 +100,18 @@ class Source:
     clock: str
 
 
+_NONE: Final = (np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 def _text_of(value: object) -> str:
     """Return a text as it is. Raises TypeError for anything else."""
     if not isinstance(value, str):
         raise TypeError(f"found {value!r}; valid: a text")
     return value
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable()
 
 
 def _numbers(points: Points) -> tuple[Numbers, Numbers]:
@@ -104,7 +124,7 @@ def _numbers(points: Points) -> tuple[Numbers, Numbers]:
 def _window(parts: list[tuple[Numbers, Numbers]], first: int, last: int) -> tuple[Numbers, Numbers]:
     """Return the points up to `last`, beginning with the last one at or before `first`."""
     if not parts:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
+        return _NONE
     times = np.concatenate([t for t, _ in parts]) if len(parts) > 1 else parts[0][0]
     values = np.concatenate([v for _, v in parts]) if len(parts) > 1 else parts[0][1]
     begin = max(int(np.searchsorted(times, first, side="right")) - 1, 0)
@@ -123,7 +143,7 @@ class Store:
             self._db.execute("PRAGMA synchronous = NORMAL")
             if self._version() != VERSION:
                 self._upgrade()
-        except sqlite3.Error as error:
+        except _BROKEN as error:
             raise _wrong(path, error) from None
 
     def _version(self) -> int:
@@ -157,8 +177,10 @@ class Store:
             self._db.execute("BEGIN IMMEDIATE")
             yield
             self._db.execute("COMMIT")
-        except sqlite3.Error as error:
+        except _BROKEN as error:
             raise _wrong(self._path, error) from None
+        except (TypeError, ValueError) as error:  # rows of other types than the tables'
+            raise StoreError(f"{self._path}: a damaged row: {error}") from None
         finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -221,21 +243,36 @@ class Store:
     ) -> list[Interval]:
         """Return each host's and feed's sums of minutes in steps of whole minutes."""
         query = minute_tables.EACH_MINUTE if step_s == 60 else minute_tables.MINUTES
-        rows = self._select(query, (source, step_s, host, feed))
-        return [minute_tables.interval(row) for row in rows]
+        chosen = (source, step_s, host, feed)
+        try:
+            try:
+                rows = self._select(query, chosen)
+            except StoreError as error:
+                if "integer overflow" not in str(error):
+                    raise
+                # One host's huge numbers hide no other host.
+                rows = minute_tables.summed(self._select(minute_tables.EACH_MINUTE, chosen), step_s)
+            return [minute_tables.interval(row) for row in rows]
+        except ValueError as error:
+            raise StoreError(f"{self._path}: a damaged record: {error}") from None
 
     def paths(self, source: int, step_s: int = 60, host: str | None = None) -> list[FeedPath]:
         """Return the newest record of each path of each publisher in steps of whole minutes."""
         rows = self._select(minute_tables.PATHS, (source, step_s, host))
-        return [FeedPath(*row[:-1]) for row in rows]
+        try:
+            return list(map(minute_tables.path_of, rows))
+        except ValueError as error:
+            raise StoreError(f"{self._path}: a damaged record: {error}") from None
 
     def _source_id(self, name: str, clock: str) -> int:
+        if not _is_name(name):
+            raise StoreError(f"found source {name!r:.60}; valid: a name of printable characters")
         self._db.execute(
             "INSERT INTO source (name, clock) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, clock)
         )
-        ((source, known),) = self._db.execute(
+        source, known = self._db.execute(
             "SELECT id, clock FROM source WHERE name = ?", (name,)
-        )
+        ).fetchone()
         if known != clock:
             raise StoreError(f"source {name}: found clock {clock}; valid: {known}, as before")
         return int(source)
@@ -247,10 +284,10 @@ class Store:
             "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (source, series.name, labels, series.kind, series.decimals, series.help),
         )
-        ((number, kind, decimals),) = self._db.execute(
+        number, kind, decimals = self._db.execute(
             "SELECT id, kind, decimals FROM series WHERE source = ? AND name = ? AND labels = ?",
             (source, series.name, labels),
-        )
+        ).fetchone()
         if (kind, decimals) != (series.kind, series.decimals):
             raise StoreError(
                 f"series {series.name}: found {series.kind} with {series.decimals} decimals; "
@@ -296,20 +333,27 @@ class Store:
         )
         return times, values
 
-    def _decoded(self, data: bytes) -> tuple[Numbers, Numbers]:
+    def _decoded(self, data: object) -> tuple[Numbers, Numbers]:
         try:
-            return decode(data)
+            times, values = decode(data if isinstance(data, bytes) else b"")
+            if times[0] < 0 or (np.diff(times) <= 0).any() or (values < GONE).any():
+                raise BlockError("times that do not grow, or values below 0")
+            return times, values
         except BlockError as error:
             raise StoreError(f"{self._path}: a damaged block: {error}") from None
 
     def sources(self) -> list[Source]:
         """Return all sources."""
-        return [Source(*row) for row in self._select("SELECT id, name, clock FROM source")]
+        found = [Source(*row) for row in self._select("SELECT id, name, clock FROM source")]
+        for source in found:
+            if not _is_name(source.name):
+                raise StoreError(f"{self._path}: a damaged source: {source.name!r:.60}")
+        return found
 
     def _select(self, query: str, parameters: tuple[object, ...] = ()) -> list[Any]:
         try:
             return self._db.execute(query, parameters).fetchall()
-        except sqlite3.Error as error:
+        except _BROKEN as error:
             raise _wrong(self._path, error) from None
 
     def series(
@@ -323,17 +367,23 @@ class Store:
             "WHERE source = ? AND (?2 IS NULL OR name = ?2)",
             (source, name),
         ):
-            series = Series(own, kind, decimals, about, self._labels(text))
+            series = self._series(own, kind, decimals, about, text)
             if wanted <= set(series.labels):
                 found[number] = series
         return found
 
-    def _labels(self, text: str) -> tuple[tuple[str, str], ...]:
+    def _series(self, name: str, kind: str, decimals: int, about: str, text: str) -> Series:
+        """Return a series from a row, which a stranger may have written."""
+        if kind not in KINDS or not (isinstance(decimals, int) and 0 <= decimals <= MOST_DECIMALS):
+            raise StoreError(f"{self._path}: a damaged series: {kind!r}, {decimals!r} decimals")
         try:
-            pairs = json.loads(text)
-            return tuple((_text_of(key), _text_of(value)) for key, value in pairs)
+            pairs = tuple((_text_of(key), _text_of(value)) for key, value in json.loads(text))
+            series = Series(_text_of(name), kind, decimals, _text_of(about), pairs)
         except (ValueError, TypeError, RecursionError) as error:
             raise StoreError(f"{self._path}: damaged labels of a series: {error}") from None
+        if wrong := wrong_name(series):
+            raise StoreError(f"{self._path}: a damaged series: {wrong}")
+        return series
 
     def points(
         self, series: int, from_us: int = 0, to_us: int = LAST_US
@@ -374,7 +424,9 @@ class Store:
             if step_us is None:
                 times, values = self.points(number)
             else:
-                steps, values = lasts(*coarse[number], step_us // STEP_US)
+                steps, values = coarse.get(number, _NONE)
+                if len(steps):
+                    steps, values = lasts(steps, values, step_us // STEP_US)
                 times = (steps + 1) * step_us
             points.times_us.frombytes(times.tobytes())
             points.values.frombytes(values.tobytes())

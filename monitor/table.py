@@ -12,7 +12,16 @@ from collections.abc import Iterator
 from decimal import Decimal, DecimalException
 from typing import Final, TextIO
 
-from monitor.recording import GONE, MOST_VALUE, Recording, Series, labels_of, shown
+from monitor.recording import (
+    GONE,
+    MOST_SERIES,
+    MOST_VALUE,
+    Recording,
+    Series,
+    labels_of,
+    shown,
+    wrong_name,
+)
 
 _FIXED: Final = ("time_s", "metric", "value")
 _TOTAL: Final = "_total"
@@ -77,6 +86,11 @@ def read(file: TextIO) -> Recording:
         kind = "counter" if metric.endswith(_TOTAL) else "gauge"
         labels = labels_of({k: v for k, v in row.items() if k not in _FIXED and v})
         series = Series(metric.removesuffix(_TOTAL), kind, decimals[metric], "", labels)
+        if series not in recording.points:
+            if wrong := wrong_name(series):
+                raise TableError(f"line {line}: {wrong}")
+            if len(recording.points) >= MOST_SERIES:
+                raise TableError(f"line {line}: found more than {MOST_SERIES} series")
         value = _number(row["value"], decimals[metric], line) if row["value"] else GONE
         recording.of(series).add(_number(row["time_s"], _MICRO, line), value)
     return recording

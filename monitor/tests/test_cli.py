@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,3 +148,52 @@ def test_a_hostile_cell_is_imported_or_refused(tmp_path: Path, called: Called) -
     code, _, error = called("import", str(cell))
     assert code == 2
     assert "found no logs/counters.jsonl" in error
+
+
+def test_minutes_that_are_not_there(tmp_path: Path, called: Called) -> None:
+    file = tmp_path / "minutes.txt"
+    file.write_text("20150615T000100Z,here,NGRID,9,9,1,1,1.0,1,1.0,1,1.0,1.0,0\n")
+    called("import", str(file))
+    assert called("minutes", "--host", "here")[0] == 0
+    assert called("minutes", "--host", "there") == (
+        2, "", "--host: found there; valid: here\n",
+    )  # fmt: skip
+    for wrong in ("30s", "90s", "1.5min"):
+        code, _, error = called("minutes", "--step", wrong)
+        assert code == 2 and error.endswith("valid: whole minutes\n"), error
+    called("import", str(make_run(tmp_path) / "cells/a"))
+    code, _, error = called("minutes", "--source", "a", "--host", "uva")
+    assert (code, error) == (2, "--host: found uva; valid: none: no minute records\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--port", "65536"), "--port: found 65536; valid: 0 to 65535"),
+        (("--port", "-1"), "--port: found -1; valid: 0 to 65535"),
+        (("--listen", "localhost", "--port", "{taken}"), "port {taken}: Address already in use"),
+        (("--listen", "0.0.0.0"), "found 0.0.0.0 without --token-file"),
+        (("--listen", "192.0.2.1", "--token-file", "{folder}/good"), "found 192.0.2.1 port 8750"),
+        (("--listen", "no..name", "--token-file", "{folder}/good"), "found no..name port 8750"),
+        (("--token-file", "{folder}/short"), "found a token of 3 characters; valid: at least 16"),
+        (("--token-file", "{folder}/bytes"), "found bytes that are not text; valid: a token"),
+        (("--token-file", "{folder}/none"), "No such file"),
+        (("--token-file", "{folder}"), "found no regular file; valid: a file"),
+        (("{folder}",), "not a run directory"),
+        (("{folder}/none",), "not a run directory"),
+        (("{folder}/short",), "not a run directory"),
+    ],
+)
+def test_what_serve_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "good").write_text("0123456789abcdef\n")
+    (tmp_path / "short").write_text("abc")
+    (tmp_path / "bytes").write_bytes(b"\xff" * 20)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        about = {"taken": taken.getsockname()[1], "folder": tmp_path}
+        code = run(app, ["serve", *(word.format(**about) for word in arguments)])
+        error = capsys.readouterr().err
+        assert said.format(**about) in error
+    assert code in (1, 2)
+    assert error.count("\n") == 1

@@ -208,3 +208,26 @@ def test_the_page_follows_a_run_without_asking_again(growing: Growing, tmp_path:
         assert axe is None or tab.axe(axe) == []
         asked = tab.evaluate("performance.getEntriesByType('resource').map(e => e.name)")
         assert [name for name in asked if "events" not in name] == []
+
+
+@pytest.mark.slow
+def test_a_refused_viewer_tries_again(
+    growing: Growing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = program()
+    if path is None:
+        pytest.skip("no browser; `make test-setup` installs one")
+    (tmp_path / "browser").mkdir()
+    state = "document.getElementById('state').textContent"
+    monkeypatch.setattr("monitor.api.MOST_STREAMS", 0)
+    with (
+        served(Waiting(growing.runs)) as url,
+        browser(path, tmp_path / "browser/profile") as tab,
+    ):
+        tab.open(url)
+        for wanted in ("no connection; trying again", "live"):
+            deadline = time.monotonic() + READY_S
+            while tab.evaluate(state) != wanted:
+                assert time.monotonic() < deadline, tab.complaints()
+                time.sleep(0.05)
+            monkeypatch.setattr("monitor.api.MOST_STREAMS", 9)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from common.places import ROOT
 from monitor.qlog import SCHEMA, Qlog, QlogError, parse, trace_events
+from monitor.trace import lines
 
 HEAD = json.dumps({"trace": {"vantage_point": {"name": "mldm.7"}, "event_schemas": [SCHEMA]}})
 
@@ -143,3 +144,19 @@ def test_the_command(tmp_path: Path) -> None:
 def test_nothing_gives_nothing() -> None:
     assert list(trace_events([])) == []
     assert list(trace_events([Qlog("p", (), 0)]))[0]["ph"] == "M"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_json_does_not_know_are_malformed(number: str) -> None:
+    """Perfetto would refuse the whole trace."""
+    text = f'{{"time":1,"name":"fmtp:queue_full","data":{{"index":{number}}}}}'
+    assert parse(file(text, record(2, "queue_full", index=1))).bad == 1
+
+
+def test_what_is_nested_deeply_is_malformed_or_written() -> None:
+    """A trace nests one level more than its file."""
+    for depth in (*range(1, 40), *range(300, 1100, 3)):
+        data = '{"a":' * depth + "1" + "}" * depth
+        found = parse(file(f'{{"time":1,"name":"fmtp:queue_full","data":{data}}}'))
+        assert json.loads("".join(lines(trace_events([found]))))
+        assert found.bad == (depth + 1 > 400)

@@ -203,6 +203,16 @@ def test_a_silent_address_keeps_nobody_out(port: int) -> None:
         connection.close()
 
 
+def test_names_that_viewers_invent_are_not_kept(partial: Path) -> None:
+    waiting = Waiting(partial.parent.parent)
+    waiting.look()
+    for number in range(100):
+        assert waiting.added(f"invented {number}", whole=False) is None
+    assert waiting.added(CELL.name, whole=False) is not None
+    assert waiting._told_cells == {CELL.name}
+    assert waiting.added(CELL.name, whole=False) is None  # nothing is new
+
+
 def test_a_waiting_server_imports_nothing_that_evaluates() -> None:
     """What evaluates a finished run takes two seconds of the processor to import."""
     heavy = {"scipy", "matplotlib", "parsers.measure.evaluate", "parsers.report.board"}

@@ -91,6 +91,9 @@ def test_csv_comes_back() -> None:
         ('{"g_x", ="b"} 5 1\n# EOF\n', "no OpenMetrics text"),
         ("g 1 -9.99\n# EOF\n", "no OpenMetrics text"),
         ("# TYPE h histogram\nh {schema:1} 1\n# EOF\n", "no OpenMetrics text"),
+        ('{"a b"} 5 1\n# EOF\n', "line 1: another form"),
+        ('# TYPE "a b" gauge\n{"a b"} 5 1\n# EOF\n', "found metric 'a b'; valid: letters"),
+        ('# TYPE g gauge\ng{"a b"="c"} 5 1\n# EOF\n', "found label 'a b'; valid: letters"),
     ],
 )
 def test_other_text_is_refused(text: str, said: str) -> None:
@@ -111,6 +114,11 @@ def test_other_text_is_refused(text: str, said: str) -> None:
         ('time_s,metric,value\n1,a,"1"x\n', "after line 1: "),
         ("time_s,metric,value\n1,a,1e999999\n", "line 2: found '1e999999'; valid: "),
         ("time_s,metric,value\n1e999999,a,1\n", "line 2: found '1e999999'; valid: "),
+        ("time_s,metric,value\n1,a b,1\n", "line 2: found metric 'a b'; valid: letters"),
+        ("time_s,metric,value\n1,_total,1\n", "line 2: found metric ''; valid: letters"),
+        ('time_s,metric,value\n1,"a{} 1\n# EOF",1\n', "found metric 'a{} 1\\n# EOF'; valid: "),
+        ('time_s,metric,"a""b",value\n1,a,c,1\n', "line 2: found label 'a\"b'; valid: letters"),
+        ("time_s,metric,__name__,value\n1,a,c,1\n", "found label '__name__'; valid: letters"),
     ],
 )
 def test_other_tables_are_refused(text: str, said: str) -> None:

@@ -21,14 +21,15 @@
     const given = new URLSearchParams(location.hash.slice(1));
     const names = board.cells.map((c) => c.name);
     view.cell = names.includes(given.get("cell")) ? given.get("cell") : names[0] ?? null;
-    if (given.get("metric") in D.SERIES) view.metric = given.get("metric");
+    if (Object.hasOwn(D.SERIES, given.get("metric"))) view.metric = given.get("metric");
     view.hosts = (given.get("hosts") || "").split(",").filter(Boolean).slice(0, 4);
     const number = (name) => given.has(name) && Number.isFinite(+given.get(name))
       ? +given.get(name) : null;
     view.layers = given.get("network") === "layers";
-    view.lines = given.has("lines") ? given.get("lines").split(",").filter((n) => /^\d{1,4}$/.test(n))
-      .map(Number) : null;
+    view.lines = given.has("lines") ? [...new Set(given.get("lines").split(",")
+      .filter((n) => /^\d{1,4}$/.test(n)).map(Number))] : null;
     view.t = number("t"); view.product = number("product");
+    if (!Number.isInteger(view.product)) view.product = null;
     view.from = number("from") ?? 0; view.to = number("to");
     if (view.t !== null) view.follow = false;
   };
@@ -45,7 +46,10 @@
     if (view.to !== null) out.set("to", +view.to.toFixed(3));
     history.replaceState(null, "", "#" + out);
   };
-  const window_ = () => [view.from, Math.max(view.to ?? end, view.from + 1e-3)];
+  const window_ = () => {
+    const from = Math.min(Math.max(view.from, 0), end * 0.999);
+    return [from, Math.max(Math.min(view.to ?? end, end), from + end * 1e-4)];
+  };
   const now = () => view.follow || view.t === null ? end : Math.min(Math.max(view.t, 0), end);
 
   // -- the run ------------------------------------------------------------------------------------
@@ -59,11 +63,11 @@
     const verdict = $("verdict");
     verdict.className = `verdict ${board.verdict}`;
     const list = (texts) => D.el("ul", {}, texts.map((t) => D.el("li", {}, t)));
-    const worst = board.doubts[0]?.split("; ")[0]; // figures come before the others
-    const more = board.doubts.length > 1 || worst !== board.doubts[0];
+    const [worst] = board.doubts; // with the others below, the style sheet cuts it to three lines
     D.put(verdict, D.el("strong", {}, board.headline || board.verdict.toUpperCase()),
-      worst && list([worst]), more && D.el("details", {}, D.el("summary", {},
-        `All doubts: ${board.doubts.length}`), list(board.doubts)));
+      worst && list([worst]), worst && (board.doubts.length > 1 || worst.length > 120)
+        && D.el("details", {}, D.el("summary", {}, `All doubts: ${board.doubts.length}`),
+          list(board.doubts)));
     D.put($("result"), board.result.map((t, i) => D.el("p", { class: i ? null : "first" }, t)));
   };
   const drawBeside = () => {
@@ -112,14 +116,13 @@
       D.multiple(name, metric(name), sweep, factor, shown, pick)));
     D.put($("sweep-table"), sweep && D.figure("A dot leads to its cell; bars are 95 % intervals.",
       null, () => D.sweepTable(sweep, factor, metric)));
-    const folded = (text, what) => { // "...: one run; by the values alone it would hold" is one
-      const parts = text.split(/; (?!by the values)/);
-      return parts.length < 3 ? text : D.el("details", {}, D.el("summary", {},
-        `${parts.length} ${what}`), D.el("ul", {}, parts.map((t) => D.el("li", {}, t))));
-    };
+    const folded = (texts, what, text) => texts.length < 3 ? text : D.el("details", {},
+      D.el("summary", {}, `${texts.length} ${what}`), D.el("ul", {}, texts.map((t) =>
+        D.el("li", {}, t))));
     D.put($("claims"), board.claims.length ? D.table("Claims of the paper", ["Claim", "Here",
       "Numbers", "Why", "Source"], board.claims.map((c) => [c.text, c.verdict,
-      folded(c.numbers, "comparisons"), folded(c.reason, "reasons"), c.source]), 5) : null);
+      folded(c.parts.map((p) => `${p.label}: ${p.numbers}`), "comparisons", c.numbers),
+      folded(c.reasons, "reasons", c.reason), c.source]), 5) : null);
   };
 
   // -- a cell -------------------------------------------------------------------------------------
@@ -139,7 +142,8 @@
     if (first && !D.fits(before, first, d)) { decoded.delete(cell.name); return load(); }
     if (first) d = D.joined(before, first, d);
     if (live) decoded.delete(cell.name); // it grows
-    end = d ? Math.max(D.end(d), live ? 0 : 0) : 1;
+    end = d ? D.end(d) : 1;
+    if (d && !(view.product >= 0 && view.product < d.n)) view.product = null;
     series = heat = null;
   };
   const drawCell = () => {
@@ -202,7 +206,7 @@
     drawProduct();
   };
   const drawProduct = () => {
-    $("product").hidden = view.product === null || !(view.product >= 0 && view.product < d.n);
+    $("product").hidden = view.product === null;
     if ($("product").hidden) return;
     const i = view.product;
     D.put($("product"), D.table(`${d.idents[i]}: ${D.show(d.size[i], "B")}, created at `
@@ -351,6 +355,7 @@
   addEventListener("hashchange", async () => { readFragment(); await load(); drawCell(); });
 
   // -- live ---------------------------------------------------------------------------------------
+  const RETRY_MS = 3000;
   let said = 0;
   const say = (text) => {
     if (performance.now() - said < 5000) return;
@@ -385,7 +390,12 @@
       drawCell();
       if (d) say(`${d.n} products, ${D.clock(end)}`);
     }));
-    source.onerror = () => { $("state").textContent = "no connection; trying again"; };
+    const own = source;
+    own.onerror = () => {
+      $("state").textContent = "no connection; trying again";
+      if (own.readyState === EventSource.CLOSED) // a refusal: the browser does not try again
+        setTimeout(() => { if (own === source) listen(); }, RETRY_MS);
+    };
     source.onopen = () => { $("state").textContent = "live"; };
   };
 

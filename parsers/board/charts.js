@@ -69,9 +69,8 @@ D.ticks = (low, high, count = 5) => {
   if (!(high > low)) return [low];
   const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((f) => f * power).find((s) => s >= rough * 0.999);
-  const out = [];
-  for (let v = Math.ceil(low / step) * step; v <= high + step * 1e-6; v += step)
-    out.push(Math.abs(v) < step * 1e-9 ? 0 : v);
+  const out = [], first = Math.ceil(low / step), last = Math.floor(high / step + 1e-6);
+  for (let i = first; i <= last && out.length < 99; i++) out.push(i * step);
   return out;
 };
 

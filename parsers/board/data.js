@@ -88,6 +88,31 @@ D.quantile = (sorted, p) => {
   return sorted[low] + (sorted[high] - sorted[low]) * (at - low);
 };
 
+// Puts the value that would be the k-th of sorted ones there, and no greater one before it.
+const place = (values, k, from) => {
+  for (let low = from, high = values.length - 1; low < high;) {
+    const middle = values[(low + high) >> 1];
+    let i = low, j = high;
+    while (i <= j) {
+      while (values[i] < middle) i++;
+      while (values[j] > middle) j--;
+      if (i <= j) { const held = values[i]; values[i++] = values[j]; values[j--] = held; }
+    }
+    if (k <= j) high = j; else if (k >= i) low = i; else break;
+  }
+  return values[k];
+};
+// Ascending quantiles of values that it reorders: a tenth of the work of sorting them.
+D.quantiles = (values, shares) => {
+  let from = 0;
+  return shares.map((p) => {
+    if (!values.length) return null;
+    const at = p * (values.length - 1), low = Math.floor(at), found = place(values, low, from);
+    from = low;
+    return low === at ? found : found + (place(values, low + 1, low + 1) - found) * (at - low);
+  });
+};
+
 D.end = (d) => {
   let last = 0;
   for (let row = 0, k = 0; row < d.m; row++)
@@ -112,12 +137,12 @@ D.receiver = (d, row) => {
     delay += Math.round(d.delay[k] * 1e6);
     if (way === 2) repaired++;
   }
-  const latencies = taken.subarray(0, came).sort();
+  const [p50, p99] = D.quantiles(taken.subarray(0, came), [0.5, 0.99]);
   return { host: d.hosts[row], arrived: came, missing, repaired, blocks,
     throughput: delay > 0 ? 8e6 * bytes / delay : null,
     ffdr: all ? 100 * fmtp / all : null,
     mplr: bytes ? 100 * blocks * 1448 / bytes : null,
-    p50: D.quantile(latencies, 0.5), p99: D.quantile(latencies, 0.99) };
+    p50, p99 };
 };
 
 D.SERIES = {

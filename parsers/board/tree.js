@@ -47,14 +47,16 @@ D.networkChart = (network, places, d, t, product) => {
       + (lossy ? `, ${D.show(100 * e.lost_share, "%")} of the packets lost` : ", nothing lost")));
   });
   const rows = Object.fromEntries(d ? d.hosts.map((h, i) => [h, i]) : []);
+  const states = Object.fromEntries(network.nodes.filter((n) => n.kind === "host" && !n.publisher)
+    .map((n) => [n.name, d && rows[n.name] !== undefined ? D.hostState(d, rows[n.name], t)
+      : "unavailable"]));
   const nodes = network.nodes.map((n) => {
     const [x, y, side = 1] = place[n.name];
     if (n.kind !== "host") return D.el("g", { class: "switch" }, D.el("rect", { x: x - 7, y: y - 5,
       width: 14, height: 10, rx: 2 }), D.el("text", { x, y: y + 19, "text-anchor": "middle" },
     n.name));
     const row = rows[n.name];
-    let state = n.publisher ? "active" : row === undefined || !d ? "unavailable"
-      : D.hostState(d, row, t);
+    const state = n.publisher ? "active" : states[n.name];
     let word = n.publisher ? "publisher" : state, has = false;
     if (row !== undefined && d && product !== null) {
       const k = row * d.n + product, came = d.created[product] + d.latency[k];
@@ -71,10 +73,7 @@ D.networkChart = (network, places, d, t, product) => {
       D.el("text", { ...at, y: y + (n.publisher ? 23 : 14), class: "word" }, word));
   });
   const counts = {};
-  if (d) for (const n of network.nodes.filter((o) => o.kind === "host" && !o.publisher)) {
-    const state = rows[n.name] === undefined ? "unavailable" : D.hostState(d, rows[n.name], t);
-    counts[state] = (counts[state] || 0) + 1;
-  }
+  if (d) for (const state of Object.values(states)) counts[state] = (counts[state] || 0) + 1;
   const words = Object.entries(counts).map(([s, c]) => `${c} ${s}`).join(", ") || "no delivery yet";
   const name = product === null || !d ? "" : ` Product ${d.idents[product]}: shown how far it came.`;
   const sentence = `The network at ${D.clock(Math.max(0, t))}: ${words}. A link is wider with its `

@@ -69,9 +69,10 @@ class ClaimResult:
     claim: Claim
     verdict: Verdict
     numbers: str  # figures with units, in one line
-    reason: str  # the reason for the verdict
+    reason: str  # the reason for the verdict: `reasons` in one line
     parts: tuple[Part, ...] = ()
     decides: str = ""  # what would decide it, and why this run does not, if it is undecided
+    reasons: tuple[str, ...] = ()
 
     @property
     def is_decided(self) -> bool:
@@ -121,8 +122,8 @@ def _judge(claim: Claim, points: Sequence[Point]) -> ClaimResult:
         return _by_its_metric(claim, points)
     found = _by_its_metric(claim.model_copy(update={"metric": metric}), points)
     label, asked = METRICS[metric].label.lower(), METRICS[claim.metric].label.lower()
-    reason = f"{found.reason}; by {label}, since there is no {asked}"
-    return replace(found, claim=claim, reason=reason)
+    why = (*found.reasons, f"by {label}, since there is no {asked}")
+    return replace(found, claim=claim, reason="; ".join(why), reasons=why)
 
 
 def _by_its_metric(claim: Claim, points: Sequence[Point]) -> ClaimResult:
@@ -133,7 +134,8 @@ def _by_its_metric(claim: Claim, points: Sequence[Point]) -> ClaimResult:
     else:
         parts, without = _pairs(claim, points)
     if not parts:
-        return ClaimResult(claim, NOT_DECIDABLE, "", without or _nothing(claim, points))
+        nothing = without or _nothing(claim, points)
+        return ClaimResult(claim, NOT_DECIDABLE, "", nothing, reasons=(nothing,))
     verdicts = {part.verdict for part in parts}
     verdict = next((v for v in (NOT_HELD, NOT_DECIDABLE) if v in verdicts), HELD)
     several = len(parts) > 1
@@ -145,13 +147,8 @@ def _by_its_metric(claim: Claim, points: Sequence[Point]) -> ClaimResult:
     ]
     if several and verdict == HELD:
         reasons = [f"all {len(parts)} hold"]
-    return ClaimResult(
-        claim,
-        verdict,
-        numbers,
-        "; ".join([*reasons, *([without] if without else [])]),
-        tuple(parts),
-    )
+    why = (*reasons, *filter(None, (without,)))
+    return ClaimResult(claim, verdict, numbers, "; ".join(why), tuple(parts), reasons=why)
 
 
 def _nothing(claim: Claim, points: Sequence[Point]) -> str:

@@ -108,7 +108,7 @@ def board_of(
         "metrics": metrics_json(),
         "shown_metrics": list(SHOWN),
         "beside": [headline_json(h) for h in found.headlines],
-        "claims": [claim_json(c) for c in found.claims],
+        "claims": [claim_json(c) | {"reasons": list(c.reasons)} for c in found.claims],
         "points": [point_json(p) | {"shown": _levels(p)} for p in found.points],
         "factors": _factors(found.points),
         "cells": cells,

@@ -87,6 +87,46 @@ def test_keys_move_and_the_fragment_brings_the_view_back(tab: Browser, run: Path
     assert tab.evaluate("document.activeElement.tagName") in ("BUTTON", "A", "SUMMARY", "INPUT")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        "from=1e13&to=1e13", "from=-1e300&to=1e300", "from=1e300", "to=-5", "from=20&to=1",
+        "metric=toString", "metric=__proto__", "product=1.5", "product=-1", "product=1e9",
+        "t=1e300", "t=-1", "lines=1,1,1", "hosts=,,a,%00", "cell=__proto__", "=&",
+        "t=&from=&to=&product=", "%",
+    ],
+)  # fmt: skip
+def test_a_hostile_address_shows_the_run(tab: Browser, run: Path, given: str) -> None:
+    tab.media()
+    opened(tab, run / "report/dashboard.html", f"#{given}")
+    assert tab.complaints() == []
+    assert tab.evaluate("document.querySelectorAll('#series .chart .median').length") == 1
+    assert "NaN" not in tab.evaluate("document.querySelector('main').innerHTML")
+    assert "undefined" not in tab.evaluate("document.querySelector('main').innerText")
+    tab.press(".", 190)
+    assert tab.evaluate("document.querySelectorAll('#product table').length") == 1
+
+
+QUANTILES = """
+(() => {
+  let seed = 1;
+  const next = () => seed = seed * 48271 % 2147483647;
+  for (let round = 0; round < 400; round++) {
+    const values = Float64Array.from({ length: next() % 40 }, () => next() % 12);
+    const sorted = values.slice().sort(), shares = [0, 0.1, 0.5, 0.5, 0.99, 1];
+    const found = D.quantiles(values, shares), wanted = shares.map((p) => D.quantile(sorted, p));
+    if (found.join() !== wanted.join()) return `${[...sorted]}: ${found}, ${wanted}`;
+  }
+  return 'same';
+})()
+"""
+
+
+def test_quantiles_without_sorting_are_those_of_sorted_values(tab: Browser, run: Path) -> None:
+    opened(tab, run / "report/dashboard.html")
+    assert tab.evaluate(QUANTILES) == "same"
+
+
 def test_a_dot_of_a_sweep_leads_to_its_cell(tab: Browser, drawn_sweep: Written) -> None:
     tab.media()
     tab.resize(1280)
@@ -217,41 +257,77 @@ FOLDED = """
 [...document.querySelectorAll('#verdict details li, #claims li')]
   .filter(e => !e.checkVisibility()).length
 """
+FIRST = "document.querySelector('#verdict > ul')"
+CLAIM = "[...document.querySelectorAll('#claims tbody td')].map(e => e.textContent)"
+
+
+def edited(written: Written, folder: Path, **changes: object) -> Path:
+    """Return a page of a run whose board has these changes."""
+    text = (written.report_dir / "dashboard.html").read_text()
+    board = json.loads(text.split('id="board">')[1].split("</script>")[0])
+    page = folder / "page.html"
+    page.write_text(render_board(board | changes, {}))
+    return page
+
+
+def claim(written: Written, count: int) -> dict[str, object]:
+    """Return an undecided claim about so many points. Its texts have semicolons of their own."""
+    text = (written.report_dir / "dashboard.html").read_text()
+    board = json.loads(text.split('id="board">')[1].split("</script>")[0])
+    first: dict[str, object] = board["claims"][0]
+    parts = [
+        {"label": f"m = {n}", "numbers": f"{n}; one run", "reason": "few; too few", "sees": ""}
+        for n in range(count)
+    ]
+    reasons = [f"{part['label']}: {part['reason']}" for part in parts]
+    numbers = "; ".join(f"{part['label']}: {part['numbers']}" for part in parts)
+    listed = {"parts": parts, "reasons": reasons}
+    return first | listed | {"numbers": numbers, "reason": "; ".join(reasons)}
 
 
 def test_doubts_and_long_numbers_are_folded_but_on_paper(
     tab: Browser, drawn_sweep: Written, tmp_path: Path
 ) -> None:
-    """The first doubt, without its list of places, stands before the result; the figures follow."""
-    text = (drawn_sweep.report_dir / "dashboard.html").read_text()
-    board = json.loads(text.split('id="board">')[1].split("</script>")[0])
-    board["doubts"] = [
-        f"fail: check {n}: 5 of 9: " + "; ".join(["a to b 1"] * 8) for n in range(12)
-    ]
-    board["claims"] = [
-        board["claims"][0]
-        | {
-            "numbers": "; ".join(
-                f"m = {n}: one run; by the values alone it would hold" for n in range(12)
-            )
-        }
-    ]
-    page = tmp_path / "page.html"
-    page.write_text(render_board(board, {}))
+    """The first doubt, cut to three lines, stands before the result; the figures follow."""
+    doubts = [f"fail: check {n}: 5 of 9: " + "; ".join(["a to b 1"] * 40) for n in range(12)]
+    page = edited(drawn_sweep, tmp_path, doubts=doubts, claims=[claim(drawn_sweep, 12)])
     tab.media()
     tab.resize(390)
     opened(tab, page)
     assert tab.complaints() == []
     assert tab.evaluate("document.getElementById('verdict').offsetHeight") < 250
-    assert tab.evaluate("document.querySelector('#verdict > ul').innerText") == (
-        "fail: check 0: 5 of 9: a to b 1"
-    )
-    assert tab.evaluate(FOLDED) == 12 + 12
+    assert tab.evaluate(f"{FIRST}.textContent") == doubts[0]  # to a screen reader whole
+    assert tab.evaluate(f"{FIRST}.offsetHeight") < 90
+    assert tab.evaluate(FOLDED) == 12 + 2 * 12
     tab.media(medium="print")
     assert tab.evaluate(FOLDED) == 0
     tab.media()
     tab.evaluate("document.querySelectorAll('summary').forEach(e => e.click())")
     assert tab.evaluate(FOLDED) == 0
+
+
+@pytest.mark.parametrize("doubts", [[], ["warn: shell: `a; b` was slow"]])
+def test_short_texts_are_shown_whole(
+    tab: Browser, drawn_sweep: Written, tmp_path: Path, doubts: list[str]
+) -> None:
+    """Nothing in them decides what is cut or folded: a semicolon is only a character."""
+    page = edited(drawn_sweep, tmp_path, doubts=doubts, claims=[claim(drawn_sweep, 2)])
+    tab.media()
+    tab.resize(1280)
+    opened(tab, page)
+    assert tab.evaluate("document.querySelectorAll('#verdict details').length") == 0
+    assert tab.evaluate("document.querySelectorAll('#verdict li').length") == len(doubts)
+    assert tab.evaluate(f"{FIRST}?.innerText ?? ''") == "".join(doubts)
+    assert tab.evaluate(CLAIM)[1:3] == [
+        "m = 0: 0; one run; m = 1: 1; one run",
+        "m = 0: few; too few; m = 1: few; too few",
+    ]
+    page = edited(drawn_sweep, tmp_path, claims=[claim(drawn_sweep, 3)])
+    opened(tab, page)
+    items = tab.evaluate("[...document.querySelectorAll('#claims li')].map(e => e.textContent)")
+    assert items == [f"m = {n}: {n}; one run" for n in range(3)] + [
+        f"m = {n}: few; too few" for n in range(3)
+    ]
 
 
 def test_rows_beside_published_values_have_names_of_their_own(
