@@ -217,7 +217,7 @@ def test_a_runs_report_becomes_a_page(tmp_path: Path) -> None:
     (run / "report/report.md").write_text(
         "## Figures\n\n![Delay. all: 3 ms.](latency.svg)\n\nDelay. all: 3 ms.\n\n"
         "![Loss. all: 5 %.](mplr.svg)\n\nLoss. all: 5 %.\n\n```\n"
-        "downpour run buffers --runs /x/y --jobs 1\ndownpour report runs/buffers\n```\n"
+        "downpour run buffers --runs /x/y --resume --jobs 1\ndownpour report runs/buffers\n```\n"
     )
     assert figures.report_page(run, "mplr") == (
         "## Figures\n\nDelay. all: 3 ms.\n\n<!-- figure: buffers/mplr -->\n\nLoss. all: 5 %.\n\n"

@@ -37,7 +37,8 @@ KEPT: Final = "points.csv"
 REPORT: Final = "report.md"
 MARK: Final = re.compile(r"<!-- figure: ([a-z0-9-]+)/([a-z0-9-]+) -->")
 PICTURE: Final = re.compile(r"^!\[.*\]\(([\w-]+)\.svg\)\n\n", re.MULTILINE)
-RUNS: Final = re.compile(r"^(.*downpour run .*?) --runs \S+", re.MULTILINE)
+RUN_COMMAND: Final = re.compile(r"^\S*downpour run .*$", re.MULTILINE)
+OF_A_MACHINE: Final = re.compile(r" --(?:runs \S+|resume)\b")
 README_FIGURE: Final = ("resources", "fig6a")
 README_FILE: Final = ROOT / "docs/start/bandwidth.svg"
 TEXT: Final = frozenset({"method", "cells", "excluded"})  # the last columns of a report's file
@@ -240,7 +241,7 @@ def report_page(run: Path, figure: str) -> str:
         raise NotKeptError(f"--page: found {figure}; valid: {', '.join(names) or 'no figure'}")
     mark = f"<!-- figure: {run.resolve().parent.name}/{figure} -->\n\n"
     text = PICTURE.sub(lambda match: mark if match[1] == figure else "", text)
-    return RUNS.sub(r"\1", text)
+    return RUN_COMMAND.sub(lambda match: OF_A_MACHINE.sub("", match[0]), text)
 
 
 def _used(

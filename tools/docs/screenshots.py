@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the pages' pictures: `python -m tools.docs.screenshots RUN` (a run of `lossy`).
+"""Make the pages' pictures: `python -m tools.docs.screenshots RUN ONE`, two runs of `lossy`, ONE
+with LDM7 alone.
 
 - docs/guide/twocores.png: what `downpour topology show twocores --picture` draws
 - docs/start/report.png: the top of the run's report page, 1280 pixels wide, by a headless browser
-- docs/guide/monitor.png: the top of its dashboard, 740 pixels wide
+- docs/guide/monitor.png: the top of ONE's dashboard, 740 pixels wide
 
 `--site FOLDER` instead takes pictures of every page of a built site at 1280 and 390 pixels, light
 and dark, and writes them to the directory `shots` beside it.
@@ -73,6 +74,7 @@ def main(words: list[str]) -> int:
     """Make the pictures; return 2 for bad input."""
     parser = argparse.ArgumentParser(prog="python -m tools.docs.screenshots")
     parser.add_argument("run", type=Path, nargs="?", help="a run of lossy")
+    parser.add_argument("one", type=Path, nargs="?", help="a run of lossy with LDM7 alone")
     parser.add_argument("--site", type=Path, help="a built site: look at all of its pages")
     options = parser.parse_args(words)
     try:
@@ -85,12 +87,13 @@ def main(words: list[str]) -> int:
                     shoot(page, shots / f"{name}-{size[0]}.png", size)
                     shoot(page, shots / f"{name}-{size[0]}-dark.png", size, dark=True)
             return 0
-        if options.run is None or not (options.run / "report/dashboard.html").exists():
-            parser.error(f"found {options.run}; valid: the directory of a run with its report")
+        for run in (options.run, options.one):
+            if run is None or not (run / "report/dashboard.html").exists():
+                parser.error(f"found {run}; valid: the directory of a run with its report")
         report = PAGES / "start/report.png"
         shoot(options.run / "report/index.html", report, (1280, HEIGHT_PX[1280]))
         dashboard = PAGES / "guide/monitor.png"
-        shoot(options.run / "report/dashboard.html", dashboard, DASHBOARD_PX)
+        shoot(options.one / "report/dashboard.html", dashboard, DASHBOARD_PX)
         topology = PAGES / "guide/twocores.png"
         show = ["-m", "downpour", "topology", "show", "twocores", "--picture", str(topology)]
         subprocess.run([sys.executable, *show], check=True, cwd=ROOT)
