@@ -185,24 +185,23 @@ static bool landed(const struct fmtp_multicast_in *in, unsigned slot, size_t seg
                                                      (uint8_t *)in->places[0].iov_base);
 }
 
-static void add_segment(struct fmtp_multicast_in *in, const uint8_t *head, const uint8_t *payload,
-                        size_t len, const uint8_t *mac)
+static void add_segment(struct fmtp_multicast_in *in, struct segment s)
 {
-    if (in->nsegments == SEGMENTS)
-        return;
-    in->segments[in->nsegments++] =
-        len < FMTP_HEADER_LEN + mac_len(in)
-            ? (struct segment){0}
-            : (struct segment){head, payload, mac, len - FMTP_HEADER_LEN - mac_len(in)};
+    if (in->nsegments < SEGMENTS)
+        in->segments[in->nsegments++] = s;
 }
 
 /* Adds a datagram in one piece. */
 static void add_whole(struct fmtp_multicast_in *in, const uint8_t *bytes, size_t len)
 {
-    if (len < FMTP_HEADER_LEN + mac_len(in))
-        add_segment(in, NULL, NULL, 0, NULL);
-    else
-        add_segment(in, bytes, bytes + FMTP_HEADER_LEN, len, bytes + len - mac_len(in));
+    struct segment s = {0};
+
+    if (len >= FMTP_HEADER_LEN + mac_len(in))
+        s = (struct segment){.head = bytes,
+                             .payload = bytes + FMTP_HEADER_LEN,
+                             .mac = bytes + len - mac_len(in),
+                             .payload_len = len - FMTP_HEADER_LEN - mac_len(in)};
+    add_segment(in, s);
 }
 
 static size_t copy_out(const struct msghdr *h, size_t from, size_t len, uint8_t *out)
@@ -235,7 +234,10 @@ static void take_apart(struct fmtp_multicast_in *in, unsigned i, uint8_t **room)
         size_t n = len - at < seg ? len - at : seg;
         bool aligned = slot < l->first_slot + l->nslots && slot_at == at;
         if (aligned && landed(in, slot, n)) {
-            add_segment(in, in->heads[slot], in->places[slot].iov_base, n, in->macs[slot]);
+            add_segment(in, (struct segment){.head = in->heads[slot],
+                                             .payload = in->places[slot].iov_base,
+                                             .mac = in->macs[slot],
+                                             .payload_len = in->places[slot].iov_len});
             in->in_place++;
         } else if (at >= l->slot_bytes) {
             add_whole(in, in->tails[i] + (at - l->slot_bytes), n);
