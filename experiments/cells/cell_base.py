@@ -168,10 +168,13 @@ class CellBase:
         """Measure the links' delays, before anything else is sent."""
         self.fidelity.probe_links("before")
 
-    def expect_of_queues(self) -> None:
-        """Free the settings that the controllers make on queues that guarantee rates."""
+    def free_what_changes(self) -> None:
+        """Free the settings that the cell itself changes during the replay: queues that guarantee
+        rates, and the programs that it stops."""
         if self.cell.guarantee == "queues":
             self.fidelity.asked.free |= self.emulation.outlet_places()
+        if self.cell.pauses_first:  # an inventory may find them stopped
+            self.fidelity.asked.free.add(f"{self.subscribers[0]} scheduling")
         if self.cell.conditions.aqm == "fq-codel":  # the kernel shows a class for each waiting flow
             self.fidelity.asked.free |= self.emulation.flow_classes()
 

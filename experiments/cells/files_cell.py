@@ -80,7 +80,7 @@ class FilesRun(CellRun):
 
     def _expect(self) -> None:
         """Note what the network must show while files are in transit; programs come and go."""
-        self.expect_of_queues()
+        self.free_what_changes()
         asked, cell = self.fidelity.asked, self.cell
         multicast = registry.get(cell.protocol).multicast
         asked.rate_bps = cell.r_mc_bps + cell.r_uc_bps if multicast else cell.shaped_bps

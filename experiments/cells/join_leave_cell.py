@@ -259,7 +259,7 @@ class JoinLeaveRun(CellBase):
         """Sample the sender, replay all traces, follow the script, and wait for the products."""
         every = samplers.interval_s(self.plan.duration_s)
         self.save_state()
-        self.expect_of_queues()
+        self.free_what_changes()
         asked = self.fidelity.asked
         asked.free |= {"flow", "group", "meter", "programs"}  # paths and subscribers come and go
         asked.rate_bps = sum(feed.r_mc_bps + feed.r_uc_bps for feed in self.plan.feeds)

@@ -443,7 +443,7 @@ class CellRun(CellBase):
     def _expect(self) -> None:
         """Note what the network must show while the replay runs, besides its plan."""
         cell, asked = self.cell, self.fidelity.asked
-        self.expect_of_queues()
+        self.free_what_changes()
         ldm7 = cell.protocol == "ldm7"
         asked.rate_bps = cell.r_mc_bps + cell.r_uc_bps if ldm7 else cell.shaped_bps
         asked.groups = {self.network.multicast_group: self.multicast} if ldm7 else {}
@@ -452,8 +452,6 @@ class CellRun(CellBase):
             asked.things[f"{host} programs"] = f"1 x bash, 1 x hostlag, 1 x ldmd{preload}"
             if self.monitor is not None and host in self.multicast:
                 asked.things[f"{host} programs"] += ", 1 x rtstats"
-        if cell.pauses_first:  # an inventory may find them stopped
-            asked.free.add(f"{self.subscribers[0]} scheduling")
 
     def _insert_with_pauses(self) -> None:
         """Replay, while the first receiver's programs stop for a part of each second."""

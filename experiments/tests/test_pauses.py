@@ -12,11 +12,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from common.places import EXPERIMENTS, ROOT
 from experiments.cells.pauses import Pauses, programs
+from experiments.cells.peer_cell import PeerRun
+from experiments.cells.replay_cell import CellRun
 from experiments.design.spec import SpecErrors, load
 from experiments.tests.built import IN_GUESTS
 from experiments.tests.bundled import cells_of
@@ -120,6 +124,28 @@ def test_blocks_come_twice_where_programs_stand_still() -> None:
     assert f"{HOSTS[0]}, which is paused on purpose, 500" in found.text
     other = checks(dataclasses.replace(twice, paused=HOSTS[1]))["blocks received twice"]
     assert other.status == "fail"
+
+
+@pytest.mark.parametrize("protocol", ["ldm7", "fmtp", "norm", "tcp"])
+def test_programs_that_the_cell_stops_may_be_found_stopped(
+    protocol: str,
+) -> None:
+    """Of every protocol, and only at the first receiver, and only in cells that stop it."""
+    kind = CellRun if protocol == "ldm7" else PeerRun
+    free = {}
+    for cell in cells_of("heterogeneous", "quick"):
+        if cell.protocol != protocol:
+            continue
+        run: Any = object.__new__(kind)
+        run.cell, run.subscribers, run.multicast = cell, ["a", "b"], []
+        run.fidelity = SimpleNamespace(asked=SimpleNamespace(free=set(), things={}))
+        run.network = SimpleNamespace(multicast_group="239.1.1.1")
+        run.clock_offsets_ms, run.monitor = {}, None
+        run._expect()
+        free[cell.conditions.first_receiver] = run.fidelity.asked.free - {"programs"}
+    assert free.pop("stop-10") == {"a scheduling"}
+    assert set(free) == {"as-others", "loss-10", "rate-5", "rtt-300"}
+    assert not any(free.values())
 
 
 def test_no_other_buffer_overflows_on_purpose() -> None:
