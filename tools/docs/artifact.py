@@ -25,8 +25,6 @@ PAGE: Final = ROOT / "docs/artifact.md"
 RESULTS: Final = ROOT / "docs/results"
 # Repeats in these reports replayed different hours; today, repeats are windows of one hour.
 OTHER_HOURS: Final = frozenset({"fileset", "ldm6-vs-ldm7", "loss-sweep", "vlan-rate"})
-# These reports are of paper levels.
-PAPER_LEVELS: Final = frozenset({"leave-latency", "m2c-receivers", "m2c-stream", "m2c-transfers"})
 VARIABLES: Final = {  # option of `downpour run` -> variable of make
     "--repeats": "REPEATS",
     "--until-decided": "UNTIL_DECIDED",
@@ -55,7 +53,7 @@ def claims() -> str:
         found = judged(report)
         known = {_plain(claim.text): claim for claim in load(find(name)).claims}
         command = f"`{make_command(name, report)}`"
-        if name in OTHER_HOURS | PAPER_LEVELS:
+        if name in OTHER_HOURS:
             continue
         for text, verdict, figures, source in found:
             if _plain(text) not in known:
