@@ -4,7 +4,7 @@ with LDM7 alone.
 
 - docs/guide/twocores.png: what `downpour topology show twocores --picture` draws
 - docs/start/report.png: the top of the run's report page, 1280 pixels wide, by a headless browser
-- docs/guide/monitor.png: the top of ONE's dashboard, 740 pixels wide
+- docs/guide/monitor.png: the top of ONE's dashboard, 900 pixels wide
 
 `--site FOLDER` instead takes pictures of every page of a built site at 1280 and 390 pixels, light
 and dark, and writes them to the directory `shots` beside it.
@@ -25,7 +25,7 @@ from tools.docs.__main__ import PAGES, ROOT
 
 BROWSERS: Final = ("chromium-headless-shell", "chromium", "google-chrome")
 HEIGHT_PX: Final = {1280: 900, 390: 844}
-DASHBOARD_PX: Final = (740, 1170)
+DASHBOARD_PX: Final = (900, 1480)
 COLOURS: Final = 64  # of a picture's palette; text and plots need no more
 
 
