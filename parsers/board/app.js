@@ -155,7 +155,7 @@
     $("none").hidden = !!d;
     $("none").textContent = cell.why_no_blob || "";
     $("with").hidden = !d;
-    if (d) { drawReceivers(); drawSeries(); drawHeat(); drawTime(); }
+    if (d) { drawReceivers(); drawSeries(); drawHeat(); drawTime(false); }
     drawEvidence();
   };
   const pickHost = (host) => {
@@ -217,7 +217,7 @@
         D.show(fmtp ? d.delay[k] : null, "s"), fmtp ? String(d.blocks[k]) : "n/a"];
     }), 2));
   };
-  const drawTime = () => {
+  const drawTime = (alsoInSeries = true) => {
     const t = now();
     $("scrub").max = String(end); $("scrub").step = String(end / 2000); $("scrub").value = String(t);
     $("scrub").setAttribute("aria-valuetext", `${D.clock(t)} of ${D.clock(end)}`);
@@ -244,8 +244,7 @@
         { type: "button", onclick: () => { view.product = f.i; drawHeat(); drawTime();
           writeFragment(); } }, d.idents[f.i]), D.el("progress", { max: d.m, value: f.there,
         "aria-label": d.idents[f.i] }), ` ${f.there} of ${d.m}`))));
-    const line = document.querySelector("#series .now");
-    if (line && series) drawSeries();
+    if (alsoInSeries && series) drawSeries();
   };
   const drawEvidence = () => {
     const checks = cell.checks.filter((c) => c.status !== "n/a");

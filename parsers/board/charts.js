@@ -165,10 +165,11 @@ D.drawHeat = (canvas, heat, scale, m, selected) => {
   const word = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
   const WHITE = word([255, 255, 255]), RED = word([200, 0, 60]), ORANGE = word([255, 140, 0]),
     GREY = word([128, 128, 128]);
+  const shades = Uint32Array.from({ length: 256 }, (_, i) => word(D.colour(i / 255)));
   for (let row = 0; row < m; row++)
     for (let c = 0; c < heat.count; c++) {
-      const k = row * heat.count + c, flag = heat.flag[k];
-      const plain = heat.worst[k] < 0 ? WHITE : word(D.colour(scale.share(heat.worst[k])));
+      const k = row * heat.count + c, flag = heat.flag[k], worst = heat.worst[k];
+      const plain = worst < 0 ? WHITE : shades[Math.round(255 * Math.min(1, scale.share(worst)))];
       for (let line = 0; line < cell; line++) {
         // Marks that need no colour: a bar below for repairs, a full one for the backstop, and
         // stripes for what never arrived.

@@ -162,13 +162,14 @@ function binSums(d, row, width, bins) {
   for (let i = 0, k = row * d.n; i < d.n; i++, k++) {
     const made = bin(d.created[i]);
     const came = d.way[k] ? bin(d.created[i] + d.latency[k]) : bins;
-    for (let b = made; b < came; b++) missing[b]++;
+    if (came > made) { missing[made]++; missing[came]--; } // steps, summed below
     if (came === bins) continue;
     count[came]++; latency[came] += d.latency[k]; bytes[came] += d.size[i];
     if (d.way[k] <= 2) {
       delay[came] += d.delay[k]; sized[came] += d.size[i]; blocks[came] += d.blocks[k];
     }
   }
+  for (let b = 1; b < bins; b++) missing[b] += missing[b - 1];
   return { count, latency, delay, sized, bytes, blocks, missing };
 }
 

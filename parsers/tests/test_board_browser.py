@@ -127,6 +127,18 @@ def test_quantiles_without_sorting_are_those_of_sorted_values(tab: Browser, run:
     assert tab.evaluate(QUANTILES) == "same"
 
 
+MISSING = """
+D.series({ n: 3, m: 1, hosts: ['a'], created: [0, 1, 2.05], size: [1, 1, 1], way: [1, 0, 2],
+  latency: [0.5, 0, 0.01], delay: [0.5, 0, 0.01], blocks: [0, 0, 1] }, 'missing', 3).rows[0]
+"""
+
+
+def test_a_product_is_missing_from_its_creation_until_it_comes(tab: Browser, run: Path) -> None:
+    """In steps of 0.1 s: the first for five, the second forever, the third in none."""
+    opened(tab, run / "report/dashboard.html")
+    assert tab.evaluate(MISSING) == [1] * 5 + [0] * 5 + [1] * 20
+
+
 def test_a_dot_of_a_sweep_leads_to_its_cell(tab: Browser, drawn_sweep: Written) -> None:
     tab.media()
     tab.resize(1280)
