@@ -387,8 +387,9 @@ def check(names: Sequence[str], goals: Sequence[str], environment: Mapping[str, 
             listed = {
                 "N": "a number that `make labs` lists",
                 "HOST": "a name that `make status` lists",
+                "RUN": "a finished run's directory",
             }
-            example = {"N": "1", "HOST": "name"}[target.need]
+            example = {"N": "1", "HOST": "name", "RUN": "runs/lossy/latest"}[target.need]
             raise Wrong(
                 f"found no {target.need}; valid: make {goal} {target.need}={example}, with "
                 f"{listed[target.need]}"

@@ -271,3 +271,10 @@ def test_every_target_is_in_the_help_and_the_help_fits() -> None:
     targets = {name for head in heads for name in head} - {"arguments", "python", "kernel"}
     named = {"experiment-%" if name == "experiment-NAME" else name for name in front_door.TARGETS}
     assert targets == named
+
+
+@pytest.mark.parametrize("goal", [name for name, t in front_door.TARGETS.items() if t.need])
+def test_what_a_target_needs_is_told(goal: str) -> None:
+    need = front_door.TARGETS[goal].need
+    with pytest.raises(front_door.Wrong, match=f"found no {need}; valid: make {goal} {need}="):
+        front_door.check([], [goal], {})
