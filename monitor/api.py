@@ -74,6 +74,26 @@ class _Guard:
         await self._app(scope, receive, with_headers)
 
 
+class _Stream(StreamingResponse):
+    """Server-sent events to one viewer. It counts the viewer when it admits them: one that is
+    counted with its first event comes too late in a burst."""
+
+    def __init__(self, news: News, cell: str, since: int) -> None:
+        super().__init__(news.stream(cell, since), media_type="text/event-stream")
+        self._news = news
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._news.streams >= MOST_STREAMS:
+            busy = _problem(503, "Busy", f"found {MOST_STREAMS} viewers; valid: fewer")
+            await busy(scope, receive, send)
+            return
+        self._news.streams += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._news.streams -= 1
+
+
 def make_app(shown: Shown, token: str = "") -> FastAPI:
     """Return the application. With a token, it answers any Host, if the client has the token."""
     news = News(shown)
@@ -147,11 +167,9 @@ def _data(app: FastAPI, news: News) -> None:
         """Stream server-sent events: `board` has the new /v1/board, `deliveries` those of `cell`
         (default: the newest) in Base64. `since`: the version that the client has, from the ETag of
         /v1/board."""
-        if news.streams >= MOST_STREAMS:
-            return _problem(503, "Busy", f"found {MOST_STREAMS} viewers; valid: fewer")
         known = request.headers.get("last-event-id", "")
         since = int(known) if re.fullmatch(r"\d{1,15}", known, re.ASCII) else since
-        return StreamingResponse(news.stream(cell, since), media_type="text/event-stream")
+        return _Stream(news, cell, since)
 
     @app.get("/metrics")
     def prometheus() -> Response:

@@ -79,6 +79,7 @@ class News:
     def __init__(self, shown: Shown) -> None:
         self.shown = shown
         self.version = 0
+        self.streams = 0  # to viewers, as the server admits them
         self._lock = threading.Lock()  # only one thread at a time reads files
         self._changed = asyncio.Event()
         self._wanted: Counter[str] = Counter()
@@ -86,11 +87,6 @@ class News:
         self._board = _Message(b"", 0)
         self._newest: str | None = None
         self._feeds: dict[str, _Feed] = {}
-
-    @property
-    def streams(self) -> int:
-        """Return how many viewers there are."""
-        return self._wanted.total()
 
     def board(self) -> tuple[bytes, int]:
         """Return /v1/board and its version."""

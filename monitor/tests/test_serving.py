@@ -203,6 +203,29 @@ def test_a_silent_address_keeps_nobody_out(port: int) -> None:
         connection.close()
 
 
+def test_a_burst_of_viewers_leaves_room_for_others(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All ask before the first one gets anything, and none reads."""
+    monkeypatch.setattr("monitor.api.MOST_STREAMS", 20)
+    request = b"GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    viewers = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(60)]
+    for viewer in viewers:
+        viewer.sendall(request)
+    answers = [viewer.recv(12) for viewer in viewers]
+    assert (answers.count(b"HTTP/1.1 200"), answers.count(b"HTTP/1.1 503")) == (20, 40)
+    for viewer in viewers:
+        viewer.close()
+    end = time.monotonic() + 20
+    while True:  # who has left makes room
+        with socket.create_connection(("127.0.0.1", port), 10) as viewer:
+            viewer.sendall(request)
+            if viewer.recv(12) == b"HTTP/1.1 200":
+                break
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def test_names_that_viewers_invent_are_not_kept(partial: Path) -> None:
     waiting = Waiting(partial.parent.parent)
     waiting.look()
