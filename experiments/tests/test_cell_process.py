@@ -103,22 +103,22 @@ def test_the_estimate_grows_with_packets_and_the_limit_is_far_above(
 
 
 def test_a_file_through_a_slow_line_takes_as_long_as_the_line_needs() -> None:
-    """99 MB at half of 1 Mbit/s: 1,584 s, in which the session sends 2 Mbit/s to the edge: 273,481
-    packets of 1,448 bytes. The samplers take 0.06 s of each second, 95 s in all."""
+    """103.8 MB at half of 1 Mbit/s: 1,660.8 s, in which the session sends 2 Mbit/s to the edge:
+    286,740 packets of 1,448 bytes. The samplers take 0.06 s of each second, 100 s in all."""
     whole = at_level(load_as(ExperimentSpec, find("m2c-stream")), "paper")
-    name = "m2c-m1-r2-p0-bg1-file99M-line1-rival0-n1"
+    name = "m2c-m1-r2-p0-bg1-file103.8M-line1-rival0-n1"
     (cell,) = (cell for cell in expand(whole, "paper") if cell.cell == name)
-    assert transfer_s(99_000_000, (2_000_000, 1_000_000, 0), 1) == 1584
-    found = virtual_seconds_estimated(cell, 99_000_000)
-    packets = 273_481 * registry.get("m2c").packet_s
-    assert found == pytest.approx(6 + 2 * 0.6 + 0.06 * (cell.duration_s + 1584) + packets)
+    assert transfer_s(103_800_000, (2_000_000, 1_000_000, 0), 1) == 1660.8
+    found = virtual_seconds_estimated(cell, 103_800_000)
+    packets = 286_740 * registry.get("m2c").packet_s
+    assert found == pytest.approx(6 + 2 * 0.6 + 0.06 * (cell.duration_s + 1660.8) + packets)
 
 
 def test_copies_of_a_file_share_the_line() -> None:
-    """Five times 48 MB by TCP at 1 Mbit/s: 1,920 s, and 165,746 packets of 1,448 bytes."""
+    """Five times 49.3 MB by TCP at 1 Mbit/s: 1,972 s, and 170,235 packets of 1,448 bytes."""
     whole = at_level(load_as(ExperimentSpec, find("m2c-receivers")), "paper")
-    name = "tcp-m5-r20-p0-file48M-line1-n1"
+    name = "tcp-m5-r20-p0-file49.3M-line1-n1"
     (cell,) = (cell for cell in expand(whole, "paper") if cell.cell == name)
-    found = virtual_seconds_estimated(cell, 48_000_000)
-    packets = 165_746 * registry.get("tcp").packet_s
-    assert found == pytest.approx(6 + 6 * 0.6 + 0.06 * (cell.duration_s + 1920) + packets)
+    found = virtual_seconds_estimated(cell, 49_300_000)
+    packets = 170_235 * registry.get("tcp").packet_s
+    assert found == pytest.approx(6 + 6 * 0.6 + 0.06 * (cell.duration_s + 1972) + packets)
