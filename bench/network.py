@@ -180,10 +180,13 @@ class Network:
         values."""
         job = self.job
         if job.card == "plain":
-            for i in range(len(self._holders)):
-                features = check(in_node(self.pid(i), ["ethtool", "-k", "eth0"]))
+            show = {
+                f"host {i}": (in_node(self.pid(i), ["ethtool", "-k", "eth0"]), "")
+                for i in range(len(self._holders))
+            }
+            for host, features in check_all(show).items():
                 if "generic-receive-offload: on" not in features:
-                    raise NetworkError(f"host {i}: its card does not join datagrams (GRO)")
+                    raise NetworkError(f"{host}: its card does not join datagrams (GRO)")
         if job.loss:
             for i in range(1, len(self._holders)):
                 rules = check(in_node(self.pid(i), ["iptables", "-w", "-S", "INPUT"]))

@@ -475,8 +475,8 @@ def played_until(
     """Run two repeats of both protocols, and up to five more of LDM6 until six cells have ended."""
     given = override(spec(tmp_path), {"repeats": 5})
     part = Part("x", "not decidable", "", "", "", Decider("", True), ({"protocol": "ldm6"},))
-    is_open = ClaimResult(CLAIM, "not decidable", "", "", (part,))
-    held = ClaimResult(CLAIM, "held", "", "")
+    is_open = ClaimResult(CLAIM, "not decidable", "", parts=(part,))
+    held = ClaimResult(CLAIM, "held", "")
     monkeypatch.setattr(
         runner, "judge_of", lambda _spec, _cells: lambda n: [held if len(n) >= 6 else is_open]
     )

@@ -38,10 +38,10 @@ def planned(tmp_path: Path, repeats: int) -> tuple[runner.Planned, ...]:
 def found(protocol: str | None, *, by_repeats: bool = True) -> ClaimResult:
     """Return a claim that is open at a protocol's cells; None: a claim that is decided."""
     if protocol is None:
-        return ClaimResult(CLAIM, "held", "", "")
+        return ClaimResult(CLAIM, "held", "")
     decider = Decider("repeats would", by_repeats)
     part = Part("x", "not decidable", "", "", "", decider, ({"protocol": protocol},))
-    return ClaimResult(CLAIM, "not decidable", "", "", (part,))
+    return ClaimResult(CLAIM, "not decidable", "", parts=(part,))
 
 
 class Case:

@@ -527,17 +527,16 @@ static bool udp_input(struct fmtp_client *c, uint64_t now_ns)
  * asked for several calls and may report other events. */
 static bool datagrams_only(struct fmtp_client *c)
 {
-    int batch = 0;
-
-    while (c->state == UP && c->unasked < UNASKED && batch < BATCHES &&
-           fmtp_multicast_in_read(c->in, c->core)) {
-        fmtp_multicast_in_deliver(c->in, c->core, tp_now_ns());
-        batch++;
-        if (!fmtp_multicast_in_was_full(c->in))
-            break;
+    if (c->state != UP || c->unasked >= UNASKED || !fmtp_multicast_in_read(c->in, c->core)) {
+        c->unasked = 0;
+        return false;
     }
-    c->unasked = batch ? c->unasked + 1 : 0;
-    return batch;
+    c->unasked++;
+    uint64_t now_ns = tp_now_ns();
+    fmtp_multicast_in_deliver(c->in, c->core, now_ns);
+    if (fmtp_multicast_in_was_full(c->in))
+        udp_input(c, now_ns);
+    return true;
 }
 
 /* ------------------------------------------------------------------ the loop */

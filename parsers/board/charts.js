@@ -138,7 +138,7 @@ D.seriesChart = (d, what, found, view, chosen, now, events, size) => {
 D.seriesSentence = (d, what, found) => {
   const known = found.median.filter((v) => v !== null);
   const most = Math.max(...found.high.filter((v) => v !== null), 0);
-  const middle = D.quantile([...known].sort((a, b) => a - b), 0.5);
+  const [middle] = D.quantiles(known, [0.5]);
   return `${D.SERIES[what].label}, ${d.m} receivers, intervals of ${D.clock(found.width)}: `
     + `the median receiver's is mostly ${D.show(middle, D.SERIES[what].unit)}; nine of ten stay `
     + `below ${D.show(most, D.SERIES[what].unit)}.`;
@@ -152,9 +152,8 @@ D.colour = (share) => {
   return CIVIDIS[low].map((v, i) => Math.round(v + (CIVIDIS[low + 1][i] - v) * part));
 };
 D.heatScale = (heat) => {
-  const known = heat.worst.filter((v) => v >= 0).sort();
-  const low = Math.max(1e-6, D.quantile(known, 0.01) || 1e-6);
-  const high = Math.max(low * 1.01, known.at(-1) || low);
+  const [near, most] = D.quantiles(heat.worst.filter((v) => v >= 0), [0.01, 1]);
+  const low = Math.max(1e-6, near || 1e-6), high = Math.max(low * 1.01, most || low);
   return { low, high, share: (v) => Math.log(Math.max(v, low) / low) / Math.log(high / low) };
 };
 D.drawHeat = (canvas, heat, scale, m, selected) => {

@@ -82,12 +82,6 @@ D.joined = (before, first, after) => {
 D.fits = (before, first, after) => before && after && before.n >= first && before.begin === after.begin
   && before.hosts.join() === after.hosts.join();
 
-D.quantile = (sorted, p) => {
-  if (!sorted.length) return null;
-  const at = p * (sorted.length - 1), low = Math.floor(at), high = Math.ceil(at);
-  return sorted[low] + (sorted[high] - sorted[low]) * (at - low);
-};
-
 // Puts the value that would be the k-th of sorted ones there, and no greater one before it.
 const place = (values, k, from) => {
   for (let low = from, high = values.length - 1; low < high;) {
@@ -102,7 +96,8 @@ const place = (values, k, from) => {
   }
   return values[k];
 };
-// Ascending quantiles of values that it reorders: a tenth of the work of sorting them.
+// Returns ascending quantiles of values, which it reorders; nulls without values. It takes a tenth of
+// the time of sorting them.
 D.quantiles = (values, shares) => {
   let from = 0;
   return shares.map((p) => {
@@ -192,8 +187,8 @@ D.series = (d, what, end) => {
   }
   const over = [0.1, 0.5, 0.9].map(() => []);
   for (let b = 0; b < bins; b++) {
-    const known = rows.map((r) => r[b]).filter((v) => v !== null).sort((x, y) => x - y);
-    [0.1, 0.5, 0.9].forEach((p, i) => over[i].push(D.quantile(known, p)));
+    const known = rows.map((r) => r[b]).filter((v) => v !== null);
+    D.quantiles(known, [0.1, 0.5, 0.9]).forEach((v, i) => over[i].push(v));
   }
   return { width, rows, low: over[0], median: over[1], high: over[2] };
 };

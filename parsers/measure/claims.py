@@ -69,10 +69,14 @@ class ClaimResult:
     claim: Claim
     verdict: Verdict
     numbers: str  # figures with units, in one line
-    reason: str  # the reason for the verdict: `reasons` in one line
+    reasons: tuple[str, ...] = ()  # for the verdict
     parts: tuple[Part, ...] = ()
     decides: str = ""  # what would decide it, and why this run does not, if it is undecided
-    reasons: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Return the reasons for the verdict in one line."""
+        return "; ".join(self.reasons)
 
     @property
     def is_decided(self) -> bool:
@@ -123,7 +127,7 @@ def _judge(claim: Claim, points: Sequence[Point]) -> ClaimResult:
     found = _by_its_metric(claim.model_copy(update={"metric": metric}), points)
     label, asked = METRICS[metric].label.lower(), METRICS[claim.metric].label.lower()
     why = (*found.reasons, f"by {label}, since there is no {asked}")
-    return replace(found, claim=claim, reason="; ".join(why), reasons=why)
+    return replace(found, claim=claim, reasons=why)
 
 
 def _by_its_metric(claim: Claim, points: Sequence[Point]) -> ClaimResult:
@@ -134,8 +138,7 @@ def _by_its_metric(claim: Claim, points: Sequence[Point]) -> ClaimResult:
     else:
         parts, without = _pairs(claim, points)
     if not parts:
-        nothing = without or _nothing(claim, points)
-        return ClaimResult(claim, NOT_DECIDABLE, "", nothing, reasons=(nothing,))
+        return ClaimResult(claim, NOT_DECIDABLE, "", (without or _nothing(claim, points),))
     verdicts = {part.verdict for part in parts}
     verdict = next((v for v in (NOT_HELD, NOT_DECIDABLE) if v in verdicts), HELD)
     several = len(parts) > 1
@@ -148,7 +151,7 @@ def _by_its_metric(claim: Claim, points: Sequence[Point]) -> ClaimResult:
     if several and verdict == HELD:
         reasons = [f"all {len(parts)} hold"]
     why = (*reasons, *filter(None, (without,)))
-    return ClaimResult(claim, verdict, numbers, "; ".join(why), tuple(parts), reasons=why)
+    return ClaimResult(claim, verdict, numbers, why, tuple(parts))
 
 
 def _nothing(claim: Claim, points: Sequence[Point]) -> str:
