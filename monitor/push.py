@@ -6,6 +6,7 @@ refuses samples an hour older than its newest.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import urllib.error
 import urllib.parse
@@ -87,14 +88,20 @@ def _send(opener: urllib.request.OpenerDirector, request: urllib.request.Request
         with opener.open(request, timeout=TIMEOUT_S) as answer:
             answer.read(MOST_ANSWER)
     except urllib.error.HTTPError as error:
-        with error:
-            said = _line(error.read(200).decode(errors="replace")) or _line(str(error.reason))
         raise PushError(
-            f"{url}: found status {error.code} {said}; valid: a server with VictoriaMetrics' "
-            "import, or remote write"
+            f"{url}: found status {error.code} {_said(error)}; valid: a server with "
+            "VictoriaMetrics' import, or remote write"
         ) from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise PushError(f"{url}: {_line(str(getattr(error, 'reason', error)))}") from None
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    """Return the text of a refusal, or if there is none, or it breaks off, the status's words."""
+    text = b""
+    with error, contextlib.suppress(OSError, ValueError, http.client.HTTPException):
+        text = error.read(200)
+    return _line(text.decode(errors="replace")) or _line(str(error.reason))
 
 
 def _line(text: str) -> str:

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from email.message import Message
 
 import pytest
 
@@ -101,6 +105,21 @@ def test_strange_answers_are_one_line(answering: Server) -> None:
         push(answering.url, "x", recorded())
     assert str(found.value).isprintable()
     assert str(found.value).startswith(answering.url)
+
+
+def test_an_answer_that_breaks_off_in_its_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The status has come, and the connection is reset before the text that goes with it."""
+
+    class Broken(io.BytesIO):
+        def read(self, *_: object) -> bytes:
+            raise ConnectionResetError(104, "Connection reset by peer")
+
+    def refuse(_opener: object, request: urllib.request.Request, **_: object) -> None:
+        raise urllib.error.HTTPError(request.full_url, 500, "no", Message(), Broken())
+
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", refuse)
+    with pytest.raises(PushError, match="^http://h:1/.*: found status 500 no; valid: "):
+        push("http://h:1", "x", recorded())
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

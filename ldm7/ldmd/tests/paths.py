@@ -31,6 +31,7 @@ OK, TIMEDOUT, INVAL, REFUSED, MCAST = 0, 3, 5, 8, 10  # LDM-6.13.17
 EXP = 0x40000000
 CREATE, LEAVES = "POST /v1/paths", "POST /v1/paths/EXP/leaves"
 TOKEN = "secret-token-0123456789"
+PATIENCE_S = 5  # longer than a busy machine lets the service in this process wait
 
 
 def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = 60) -> float:
@@ -77,7 +78,7 @@ class World:
 
 def ask(daemon: Daemon, switch: str, port: str, vlan: int) -> Peer:
     peer = daemon.connect()
-    peer.sock.settimeout(60)
+    peer.sock.settimeout(120)
     body = struct.pack(">I", EXP) + string(switch.encode()) + string(port.encode())
     peer.sock.sendall(call(7, 1, body + struct.pack(">I", vlan)))
     return peer
@@ -194,10 +195,13 @@ def case_answers(w: World) -> None:
 def case_service_comes_and_goes(w: World) -> None:
     """Not there: TIMEDOUT; there: served; gone: who is subscribed stays so."""
     socket_path = w.work / "sock"
-    with w.publisher(f"unix:{socket_path}", "SET path.timeout_s 2\n") as daemon:
+    with w.publisher(f"unix:{socket_path}", f"SET path.timeout_s {PATIENCE_S}\n") as daemon:
         start = time.monotonic()
         expect(status(ask(daemon, "s2", "7", 202)) == TIMEDOUT, "without a service")
-        expect(time.monotonic() - start < 20, "the wait was longer than path.timeout_s")
+        expect(
+            time.monotonic() - start < 10 * PATIENCE_S,
+            "waited far beyond path.timeout_s",
+        )
         service = w.service
         service.listen_unix(socket_path)
         wait_for("path", lambda: "EXP" in service.paths)
@@ -262,7 +266,7 @@ def case_hostile(w: World) -> None:
         "drop by drop": Answer(0, raw=head, drip_s=0.05),
         "deep JSON": Answer(0, raw=head + b"Content-Length: 900000\r\n\r\n" + b"[" * 900000),
     }
-    with w.publisher(where, "SET path.timeout_s 2\n") as daemon:
+    with w.publisher(where, f"SET path.timeout_s {PATIENCE_S}\n") as daemon:
         wait_for("path", lambda: "EXP" in service.paths)
         (mldm,) = process_ids(daemon, "mldm")
         for name, answer in answers.items():
@@ -271,9 +275,9 @@ def case_hostile(w: World) -> None:
             got = status(ask(daemon, "s2", "7", 202))
             took = time.monotonic() - start
             expect(got == TIMEDOUT, f"{name}: status {got}")
-            expect(took < 20, f"{name}: {took:.1f} s")
+            expect(took < 10 * PATIENCE_S, f"{name}: {took:.1f} s")
             service.override = lambda _request: None
-        took = wait_for("answer", lambda: status(ask(daemon, "s2", "7", 202)) == OK, 40)
+        took = wait_for("answer", lambda: status(ask(daemon, "s2", "7", 202)) == OK)
         rss = [x for x in Path(f"/proc/{mldm}/status").read_text().splitlines() if "VmHWM" in x]
         peak_kb = int(rss[0].split()[1])
         print(
@@ -320,7 +324,7 @@ def case_tls_and_token(w: World) -> None:
     token = w.work / "token"
     token.write_text(TOKEN)
     token.chmod(0o640)
-    settings = f"SET path.timeout_s 2\nSET path.token_file {token}\n"
+    settings = f"SET path.timeout_s {PATIENCE_S}\nSET path.token_file {token}\n"
     with w.publisher(where, settings) as daemon:
         expect(status(ask(daemon, "s2", "7", 202)) == TIMEDOUT, "token for all")
         expect("has mode 0640; valid: 0600 or 0400" in daemon.log(), "why is not logged")
