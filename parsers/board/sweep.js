@@ -33,10 +33,10 @@ D.sweepOf = (points, wanted) => {
 // Places and names of an axis: `factor` has its label, unit and scale.
 const axisOf = (sweep, factor, box) => {
   const { levels, isNumeric } = sweep, [low, high] = [levels[0], levels.at(-1)];
-  const width = box.right - box.left - 16;
-  const x = (level) => box.left + 8 + width * (isNumeric ? (level - low) / (high - low)
-    : levels.indexOf(level) / (levels.length - 1));
-  const room = Math.floor(width / (levels.length - 1) / 6);
+  const width = box.right - box.left, step = width / levels.length; // `step`: of a text
+  const x = (level) => box.left + (isNumeric ? 8 + (width - 16) * (level - low) / (high - low)
+    : step * (levels.indexOf(level) + 0.5));
+  const room = Math.floor(step / 6.5);
   const text = (level) => isNumeric ? D.digits(level / factor.scale)
     : level.length > room ? level.slice(0, Math.max(1, room - 1)) + "…" : level;
   const ticks = isNumeric ? levels.reduce((kept, level) => kept.length

@@ -252,6 +252,38 @@ def test_texts_as_levels_are_places_in_their_order(
     assert {"fifo", "codel", "fq-codel"} < set(tab.evaluate(TICKS))
 
 
+# Texts of the small multiples that a border cuts off, and pairs beside each other that overlap.
+CUT = """
+[...document.querySelectorAll('#multiples svg')].flatMap(svg => {
+  const edge = svg.getBoundingClientRect();
+  const ticks = [...svg.querySelectorAll('.tick[text-anchor=middle]')]
+    .map(e => [e.textContent, e.getBoundingClientRect()]);
+  return ticks.filter(([, r], i) => r.left < edge.left || r.right > edge.right
+    || ticks[i - 1]?.[1].right > r.left).map(([text]) => text);
+})
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_level_is_cut_off_or_covered(
+    tab: Browser, drawn_sweep: Written, tmp_path: Path, width: int
+) -> None:
+    text = (drawn_sweep.report_dir / "dashboard.html").read_text()
+    board = json.loads(text.split('id="board">')[1].split("</script>")[0])
+    (first, *_) = board["points"]
+    names = ["none", "loss-10", "rate-5", "delay-300", "stop-10"]
+    board["points"] = [
+        first | {"factors": {"worst": name}, "shown": {"worst": name}} for name in names
+    ]
+    page = tmp_path / "page.html"
+    page.write_text(render_board(board, {}))
+    tab.media()
+    tab.resize(width)
+    opened(tab, page)
+    assert "none" in tab.evaluate(TICKS)
+    assert tab.evaluate(CUT) == []
+
+
 SHAPES = """
 [...document.querySelectorAll('#multiples svg:last-child .line')].map(g => {
   const dot = g.querySelector('.dot');
