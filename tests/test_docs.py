@@ -253,7 +253,7 @@ def test_nothing_generated_is_committed() -> None:
 
 def test_the_drawing_of_the_house_is_current() -> None:
     page = house_graph.PAGE.read_text()
-    assert page.count("```mermaid") == 2
+    assert page.count("```mermaid") == 1
     assert house_graph.drawn(page) == page, "`python -m tools.docs.house_graph` draws it"
 
 
@@ -346,18 +346,36 @@ def test_every_room_is_on_the_page_of_the_architecture() -> None:
 
 def test_the_drawing_leaves_out_what_other_arrows_imply() -> None:
     arrows = [("b.up", "b.low"), ("b.low", "a"), ("b.up", "a"), ("c", "b.up"), ("c", "a")]
-    assert house_graph.mermaid(house_graph.reduced(arrows)).splitlines() == [
+    houses = {"X": house_graph.reduced(arrows), "Y": house_graph.reduced([("a", "b/d")])}
+    assert house_graph.mermaid(houses).splitlines() == [
         "flowchart TD",
-        "  a[a]",
-        "  subgraph room_b[b/]",
-        "    b_low[low]",
-        "    b_up[up]",
+        "  subgraph X",
+        "    X_a[a]",
+        "    subgraph X_b_room[b/]",
+        "      X_b_low[low]",
+        "      X_b_up[up]",
+        "    end",
+        "    X_c[c]",
+        "    X_b_low --> X_a",
+        "    X_b_up --> X_b_low",
+        "    X_c --> X_b_up",
         "  end",
-        "  c[c]",
-        "  b_low --> a",
-        "  b_up --> b_low",
-        "  c --> b_up",
+        "  subgraph Y",
+        "    Y_a[a]",
+        "    subgraph Y_b_room[b/]",
+        "      Y_b_d[d]",
+        "    end",
+        "    Y_a --> Y_b_d",
+        "  end",
+        "  X -. contracts .-> Y",
     ]
+
+
+def test_the_drawing_for_the_site_has_one_language_below_the_other() -> None:
+    houses = {"X": house_graph.reduced([("b", "a")]), "Y": house_graph.reduced([("a", "c")])}
+    text = house_graph.graphviz({**houses})
+    assert '"X b" -> "X a";' in text and '"Y a" -> "Y c";' in text
+    assert '"X a" -> "Y a" [ltail="cluster_X", lhead="cluster_Y"' in text
 
 
 def test_the_page_of_a_schema() -> None:
@@ -451,7 +469,7 @@ def test_an_unknown_command_is_found() -> None:
 def test_the_site_builds(tmp_path: Path) -> None:
     assert build_site(tmp_path / "docs") == 0
     site = tmp_path / "docs/site"
-    assert "house-python.svg" in (site / "develop/architecture.html").read_text()
+    assert "house.svg" in (site / "develop/architecture.html").read_text()
     assert "/v1/paths" in (site / "reference/openapi.json").read_text()
     assert "delay_ms" in (site / "reference/topology-file.html").read_text()
     assert "--dry-run" in (site / "reference/all-commands.html").read_text()

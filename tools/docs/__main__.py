@@ -26,7 +26,7 @@ from controller.tests.rig import Rig
 from downpour.cli import app
 from tools.docs.command_pages import command_page, manual_page
 from tools.docs.figures import with_figures
-from tools.docs.house_graph import c_house, graphviz, python_house
+from tools.docs.house_graph import MARK, both_houses, graphviz
 from tools.docs.recording import shown
 from tools.docs.schema_pages import schema_page
 from tools.docs.versions import publish
@@ -56,7 +56,7 @@ def main(folder: Path, into: Path | None = None) -> int:
         page.write_text(indented(_inside(text, page.relative_to(source))))
         shown(page)
     _reference(source / "reference")
-    _drawings(source / "develop")
+    _drawing(source / "develop")
     settings = Path(__file__).with_name("mkdocs.yml").read_text()
     settings += f"copyright: Downpour {version}\n"
     # Otherwise the theme would fetch such a script from the web, and have no search without it.
@@ -143,20 +143,15 @@ def _reference(folder: Path) -> None:
         (folder / "manual" / f"{name}.md").write_text(text)
 
 
-def _drawings(folder: Path) -> None:
+def _drawing(folder: Path) -> None:
     """Replace the architecture's Mermaid text, which needs a script from the web, by SVG."""
     page = folder / "architecture.md"
-    text = page.read_text()
-    for name, house in (("python", python_house()), ("c", c_house())):
-        file = folder / f"house-{name}.svg"
-        subprocess.run(["dot", "-Tsvg", "-o", file], input=graphviz(house), text=True, check=True)
-        text = re.sub(
-            rf"(<!-- house: {name} -->\n)```mermaid\n.*?```\n",
-            rf"\1![Rooms and wings]({file.name})\n",
-            text,
-            flags=re.DOTALL,
-        )
-    page.write_text(text)
+    file = folder / "house.svg"
+    text = graphviz(both_houses())
+    subprocess.run(["dot", "-Tsvg", "-o", file], input=text, text=True, check=True)
+    picture = rf"{MARK}\n![Rooms and wings]({file.name})\n"
+    shown = re.sub(rf"{MARK}\n```mermaid\n.*?```\n", picture, page.read_text(), flags=re.DOTALL)
+    page.write_text(shown)
 
 
 if __name__ == "__main__":
