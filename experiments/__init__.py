@@ -49,6 +49,7 @@ verdict/: whether a cell's emulation did what was asked. Pure but for `collect`.
 | one_way, in_flight | what is asked of each way; what happened to the packets on it |
 | replay, join_leave | whether the trace was replayed; whether subscriptions are complete |
 | carousel | whether a carousel turned at its rate, and where its datagrams went |
+| elsewhere | hosts on other machines: their clocks, their tunnels |
 | layers | whether layered multicast kept its rates and its programs got what arrived |
 
 cells/: one cell, in its own process and network namespace.
@@ -67,6 +68,7 @@ cells/: one cell, in its own process and network namespace.
 | peer_cell, peer_setup, product_log | a cell whose protocol sends files; its setup, its logs |
 | surveillance | watch settings and packets from before the replay to after it |
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
+| elsewhere, host_agent | hosts on other machines: their files and clocks; their agent |
 | disk_throttle | slow down a disk with control groups |
 | sysstat | sysstat's binary records, and pidstat's records of each program |
 | counters_page, counters_log | read the counters pages of programs; record them each second |
@@ -84,6 +86,7 @@ runs/: the cells of an experiment, one after the other or several at once.
 | preparation, plan_summary | check cells before anything starts; describe the plan |
 | runner, sweep, running_cell | run an experiment; its cells; follow one cell |
 | cell_process | a cell's process, native or in a guest |
+| real_hosts | the clock of cells with hosts on other machines (`remote`) |
 | until_decided | add repeats of the cells whose claims are open |
 | estimates, progress | how long cells take; what is shown meanwhile |
 | records, manifest, digests | what a run records about itself |

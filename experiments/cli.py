@@ -39,6 +39,7 @@ from common.places import RUNS
 from experiments.design.overrides import Overrides
 from experiments.runs.options import (
     RegressionOptions,
+    RemoteOptions,
     RepeatOptions,
     ReportOptions,
     RunChoices,
@@ -116,6 +117,22 @@ def _run_at(options: RunOptions) -> int:
             yield clock
 
     return run_experiment(options.name, options.clock, options, opened)
+
+
+@command(app, "remote", told=told, panel=EXPERIMENTS)
+def remote_command(options: RemoteOptions) -> int:
+    """Run an experiment whose hosts are on other machines, reached by ssh."""
+    from experiments.runs import real_hosts
+
+    hosts = real_hosts.hosts_of(options)
+    if options.install and not options.dry_run:
+        real_hosts.install(options.inventory)
+
+    @contextmanager
+    def opened(planned: Sequence[Planned]) -> Iterator[Clock]:
+        yield real_hosts.clock_of(hosts, options, planned)
+
+    return run_experiment(options.name, "native", options, opened)
 
 
 @command(app, "experiments", told=told, panel=EXPERIMENTS)

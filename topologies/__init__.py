@@ -10,6 +10,8 @@ Where to look:
            (cut links), `switch_power`, `counter_reading`, `inventory_reading` and `census`
            (settings and programs), `lifecycle` (runs and what they leave), `up_down` (a network in
            the background), `facts` and `doctor` (what the kernel offers)
+`remote`   hosts of a network on other machines: `inventory` (which), `agent` (the program there),
+           `connection` and `host` (it, from here), `process`, `tunnels` (VXLAN)
 `watch`    measures a running network: `counters`, `capture` (tcpdump), `link_probes` (delay),
            `taps` and `flights` (packets in transit), `inventory` and `journal` (settings)
 `wire`     wire-relay, in C: delays and loses frames where the kernel has no netem

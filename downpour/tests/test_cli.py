@@ -19,7 +19,7 @@ from downpour import cli, doctor
 
 COMMANDS = {
     "run", "experiments", "report", "regression", "repeat", "verify", "clean", "parse", "ldm-log",
-    "rate-for", "monitor", "workers",
+    "rate-for", "monitor", "remote", "workers",
     "up", "down", "status", "shell", "cli", "multicast", "capture", "purge", "doctor", "topology",
     "paths", "virtual", "lab", "class", "bench", "new", "completion",
 }  # fmt: skip

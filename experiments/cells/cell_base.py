@@ -23,6 +23,7 @@ from common.virtual_time import begin_afresh
 from controller.api.path_client import PathAnswer, PathClient, PathClientError
 from experiments.cells import counters_log, queue_place, samplers, surveillance
 from experiments.cells.cell_logs import LineCounter, parse_ping_min_ms
+from experiments.cells.elsewhere import HostFiles
 from experiments.cells.events import Event
 from experiments.cells.fidelity import Fidelity
 from experiments.cells.job import Job
@@ -122,6 +123,7 @@ class CellBase:
             emulation,
             out,
         )
+        self.files = HostFiles(emulation.elsewhere)
         self.publisher = network.publisher.name
         self.subscribers = self.cell.subscribing(h.name for h in network.subscribers)
         self.logs = out / "logs"
@@ -142,6 +144,8 @@ class CellBase:
         self.queues, self.queues_on = queue_place.choose(
             needed, job.run_id, self.work, keep=job.keep_work or self.needs_disk
         )
+        for host in emulation.elsewhere.values():
+            host.share(self.queues)
 
     @property
     def build(self) -> Path:
@@ -276,7 +280,7 @@ class CellBase:
         """Make an empty product queue. Raises CellError."""
         self.queue(name).parent.mkdir(exist_ok=True)
         argv = ldm.pqcreate_argv(self.job.build, self.queue(name), size_bytes, slots)
-        done = subprocess.run(argv, capture_output=True, text=True)
+        done = self.files.run(name, argv)
         if done.returncode != 0:
             raise CellError(f"{name}: {' '.join(argv)}: {done.stderr.strip()}")
 
@@ -284,9 +288,11 @@ class CellBase:
         """Start ldmd at `host`. `name`: names its queue, log and configuration file."""
         path = self.work / f"{name}.ldmd.conf"
         write_text(path, conf)
+        self.files.put(host, path)
         shutil.copyfile(path, self.logs / path.name)
         address = configs.ldm_address(self.network.host(host), self.cell)
         log = self.log(name)
+        self.files.mirror(host, log)
         events = self.logs.parent / EVENTS / name if "events" in self.job.samples else None
         if events is not None:
             events.mkdir(parents=True, exist_ok=True)
@@ -379,10 +385,14 @@ class CellBase:
         return {name: daemon.pid for name, daemon in list(self.daemons.items())}
 
     def _ps(self) -> str:
-        ps, cpu = samplers.process_blocks(self.daemons[self.publisher].pid)
+        ancestor, there = self.daemons[self.publisher].pid, self.emulation.elsewhere
+        if self.publisher in there:
+            ps, cpu = there[self.publisher].call("process_blocks", ancestor=ancestor)
+        else:
+            ps, cpu = samplers.process_blocks(ancestor)
         with (self.logs / "cpu.log").open("a", encoding="utf-8") as log:
             log.write(cpu)
-        return ps
+        return str(ps)
 
     def _shaper(self, interface: str, classid: str) -> str:
         what = "class" if classid else "qdisc"
@@ -428,8 +438,7 @@ class CellBase:
             self.product_list(name).open("wb") as target,
             (self.logs / f"{name}.pqcat.stderr").open("wb") as errors,
         ):
-            environment = {**os.environ, **self.clock_of(name)}
-            return subprocess.Popen(argv, stdout=target, stderr=errors, env=environment)
+            return self.files.popen(name, argv, target, errors, self.clock_of(name))
 
     def _check_list(self, name: str, process: subprocess.Popen[bytes]) -> None:
         if process.wait() != 0:

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import IO, Final
 
 from common.files import os_error_text
+from experiments.cells import elsewhere
 from experiments.cells.captures import Capturing
 from experiments.cells.carousel_cell import CarouselRun
 from experiments.cells.cell_base import (
@@ -38,6 +39,7 @@ from protocols.adapter import Feed
 from topologies.emulate.emulation import NetworkError, open_emulation
 from topologies.emulate.lifecycle import enter
 from topologies.model.network import Network
+from topologies.remote.host import Host
 
 # The class of a cell whose protocol needs its own kind of path.
 OWN_RUNS: Final[Mapping[str, type[CellRun]]] = {"m2c": LayersRun}
@@ -59,6 +61,13 @@ def _kind_of(cell: CellSpec) -> type[CellBase]:
 def run_cell(job: Job, out: Path) -> Event:
     """Run the cell in this process, which must have one thread. Return its last event."""
     network = Network.from_json(job.network.read_text())
+    if job.hosts is not None:
+        phase("connecting to the hosts")
+    with elsewhere.connected(job, out) as hosts:
+        return _run_on(job, network, hosts, out)
+
+
+def _run_on(job: Job, network: Network, hosts: Mapping[str, Host], out: Path) -> Event:
     phase("bringing the network up")
     with (
         enter(job.run_id, topology=network.name) as entered,
@@ -68,6 +77,7 @@ def run_cell(job: Job, out: Path) -> Event:
             progress=phase,
             seed=job.cell.seed,
             queues=job.cell.guarantee == "queues",
+            elsewhere=hosts,
         ) as emulation,
     ):
         run = _kind_of(job.cell)(job, network, emulation, out)

@@ -11,16 +11,17 @@ import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from common import looking
 from common.places import PROGRAMS, program
 from experiments.cells import samplers, surveillance
+from experiments.cells.elsewhere import watch as watch_elsewhere
 from experiments.cells.run_directory import write_json
 from experiments.cells.surveillance import Asked
 from experiments.design.shaping import Setting
 from experiments.verdict import cpu_load, queue_watch
-from experiments.verdict.queue_watch import QueueWatch, SocketWatch
+from experiments.verdict.queue_watch import Queue, QueueWatch, SocketWatch
 from topologies.emulate import marks
 from topologies.emulate.emulation import Emulation
 from topologies.model import wire_plan
@@ -31,6 +32,13 @@ HOSTLAG: Final = PROGRAMS["hostlag"]  # below the build directory
 # timer would be the worst hundredth of a cell of 10 s.
 LAG_INTERVAL_US: Final = 100_000
 HOSTLAG_END_S: Final = 15.0
+
+
+def host_queue(name: str, raw: dict[str, Any]) -> Queue:
+    """Return a queue of a host elsewhere, whose agent does not know the host's name."""
+    queue = Queue(**raw)
+    queue.place = f"{name}/{queue.place.partition('/')[2]}"
+    return queue
 
 
 class Fidelity:
@@ -87,6 +95,7 @@ class Fidelity:
                 )
             )
         self._watch_queues(stack, long_run=long_run)
+        watch_elsewhere(stack, self._emulation, self._out)
         surveillance.watch(stack, self._emulation, self._out, self.asked, at_s)
         # Make hostlag forget the lags of this start: among few timers, one would be the worst 1 %.
         for process in lags.values():
@@ -127,9 +136,11 @@ class Fidelity:
 
     def _watch_queues(self, stack: ExitStack, *, long_run: bool) -> None:
         emulation = self._emulation
+        elsewhere = emulation.elsewhere
         nodes = [emulation.network.publisher.name, *([WIRE] if WIRE in emulation.pids else [])]
-        queues = QueueWatch(emulation.pids, nodes)
-        sockets = SocketWatch(emulation.pids, [h.name for h in emulation.network.subscribers])
+        hosts = [h.name for h in emulation.network.subscribers]
+        queues = QueueWatch(emulation.pids, [n for n in nodes if n not in elsewhere])
+        sockets = SocketWatch(emulation.pids, [h for h in hosts if h not in elsewhere])
 
         def look() -> None:
             queues.look()
@@ -140,6 +151,8 @@ class Fidelity:
         )
         repeater = samplers.Repeater("queues", interval_s, look)
         repeater.start()
+        for host in elsewhere.values():
+            host.call("watch", interval_s=interval_s)
         wire = wire_plan.plan(emulation.network, emulation.facts.delay_mechanism)
         links = {f"{WIRE}/{d.egress}": f"{d.link}/{d.direction}" for d in wire.directions}
 
@@ -148,6 +161,13 @@ class Fidelity:
             found = queues.close()
             for queue in found:
                 queue.link = links.get(queue.place.rpartition("/")[0])
+            for name, host in elsewhere.items():
+                seen = host.call("watched")
+                repeater.failed += seen["failed"]
+                if name in nodes:
+                    found += [host_queue(name, queue) for queue in seen["queues"]]
+                else:
+                    sockets.peak_bytes[name] = seen["peak_bytes"]
             write_json(
                 self._out / "queues.json",
                 {

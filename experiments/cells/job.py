@@ -33,6 +33,7 @@ class Job:
     keep_work: bool
     digest: str
     captures: Captures = NO_CAPTURES
+    hosts: Path | None = None  # of topologies/remote/inventory.py: hosts on other machines
 
     @property
     def samples(self) -> frozenset[str]:
@@ -53,6 +54,7 @@ class Job:
         raw: dict[str, Any] = json.loads(text)
         for name in ("network", "trace", "build", "work"):
             raw[name] = Path(raw[name])
+        raw["hosts"] = Path(raw["hosts"]) if raw["hosts"] else None
         raw["captures"] = Captures.from_dict(raw["captures"])
         kind = JoinLeaveCell if "script" in raw["cell"] else CellSpec
         return cls(**{**raw, "cell": kind.from_dict(raw["cell"])})

@@ -290,6 +290,7 @@ class CellRun(CellBase):
         path.parent.mkdir(exist_ok=True)
         write_text(path, asked)
         command = [*burst_loss.RESTORE, str(path)]
+        self.files.put(host, path)
         self.run(host, command)
         self.loss_models[host] = "bursts"
         self.fidelity.asked.things[f"{host} firewall"] = burst_loss.firewall(asked)
@@ -351,6 +352,10 @@ class CellRun(CellBase):
         root, leaves = endpoints_of(self.network)
         roots = {self.feed.name: root}
         service = self.emulation.controller_socket
+        if self.publisher in self.emulation.elsewhere:
+            there = self.emulation.elsewhere[self.publisher]
+            there.share(service.parent)
+            there.forward(service)
         publisher = configs.publisher_conf(self.network, self.cell, roots, service)
         publisher += configs.queue_settings(self.cell, self.nic1, self.job.build)
         self.start_daemon(self.publisher, self.publisher, publisher)
@@ -449,7 +454,8 @@ class CellRun(CellBase):
         asked.groups = {self.network.multicast_group: self.multicast} if ldm7 else {}
         for host in self.subscribers:
             preload = " with LD_PRELOAD" if host in self.clock_offsets_ms else ""
-            asked.things[f"{host} programs"] = f"1 x bash, 1 x hostlag, 1 x ldmd{preload}"
+            shell = "" if host in self.emulation.elsewhere else "1 x bash, "
+            asked.things[f"{host} programs"] = f"{shell}1 x hostlag, 1 x ldmd{preload}"
             if self.monitor is not None and host in self.multicast:
                 asked.things[f"{host} programs"] += ", 1 x rtstats"
 
@@ -481,6 +487,7 @@ class CellRun(CellBase):
             self.cell.seed,
             self.publisher,
         )
+        self.files.put(self.publisher, self.job.trace, text=False)
         inserted = LineCounter(self.logs / "pqinsert.log", (" Inserted: ",))
         delivered = {
             h: LineCounter(self.log(h), self._adapter(h).delivered_words) for h in self.subscribers

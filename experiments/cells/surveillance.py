@@ -44,7 +44,8 @@ def moments(seed: int, duration_s: float) -> list[float]:
 def _tapped(emulation: Emulation, host: str) -> str:
     """Return the interface behind which nothing delays or changes a frame. It is the NIC itself if
     VLANs share one HTB, or if hosts do not tag: a macvlan's frames get their checksum behind it."""
-    if shares_nics(emulation.network) or emulation.facts.edge_tags:
+    elsewhere = host in emulation.elsewhere  # frames pass its interfaces here below the VLANs
+    if shares_nics(emulation.network) or emulation.facts.edge_tags or elsewhere:
         return emulation.network.host(host).nic1.interface
     return emulation.nic1_of(host)
 

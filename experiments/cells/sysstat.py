@@ -84,7 +84,10 @@ class Sysstat:
             self._look.start()
 
     def _sar(self, host: str, name: str, every: int, count: int) -> None:
-        argv = sar_argv(self._logs / f"{name}.sa", every, count)
+        binary = self._logs / f"{name}.sa"
+        if host in self._emulation.elsewhere:
+            self._emulation.elsewhere[host].mirror(binary)
+        argv = sar_argv(binary, every, count)
         self._program(host, self._logs / f"{name}.log", argv)
 
     def _program(self, host: str, log: Path, argv: list[str]) -> None:

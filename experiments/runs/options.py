@@ -215,6 +215,31 @@ class RunOptions(RunChoices):
     ] = False
 
 
+@dataclass(kw_only=True)
+class RemoteOptions(RunChoices):
+    """Options of `remote`."""
+
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="An experiment or a .yaml file.",
+            autocompletion=completing(_experiments),
+        ),
+    ]
+    inventory: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="Ansible's inventory: the machines that have the network's hosts.",
+        ),
+    ]
+    install: Annotated[
+        bool,
+        typer.Option("--install", help="First install and build on the machines, by Ansible."),
+    ] = False
+
+
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run: runs/EXPERIMENT/STAMP.")]
 
 

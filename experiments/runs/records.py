@@ -65,11 +65,13 @@ class WorkersRecord(TypedDict):
 
 
 class ClockRecord(TypedDict, total=False):
-    """The clock of cells. `virtual_kernel`: of guests on this machine."""
+    """The clock of cells. `virtual_kernel`: of guests on this machine; `hosts`: the machines of the
+    network's hosts that are not here, by host."""
 
     clock: str
     virtual_kernel: KernelRecord
     workers: WorkersRecord
+    hosts: dict[str, str]
 
 
 class Environment(TypedDict):

@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -37,6 +37,8 @@ def test_only_the_cells_programs_are_kept() -> None:
 
 class Here:
     """Stands for an emulation in which every host is this machine."""
+
+    elsewhere: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
         self.started: list[tuple[str, str]] = []

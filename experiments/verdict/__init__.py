@@ -24,6 +24,7 @@ from experiments.verdict.as_planned import (
 )
 from experiments.verdict.carousel import carousel_checks
 from experiments.verdict.checks import Check, Limits, Status, Verdict, summary
+from experiments.verdict.elsewhere import elsewhere_checks
 from experiments.verdict.evidence import Evidence, ShaperSample
 from experiments.verdict.in_flight import InFlight
 from experiments.verdict.layers import layers_checks
@@ -145,6 +146,7 @@ def network_checks(evidence: Evidence) -> tuple[Check, ...]:
             branches_change=evidence.branches_change,
         ).checks(),
         clock_check(evidence),
+        *elsewhere_checks(evidence.elsewhere, evidence.publisher),
         lag_check(evidence),
         *cpu(evidence),
     )

@@ -14,7 +14,7 @@ from common.virtual_time import Clock
 from experiments.design import burst_loss, loss_model, shaping
 from experiments.design.expansion import CellSpec
 from experiments.design.shaping import Setting
-from experiments.verdict import Evidence, host_lag, in_flight
+from experiments.verdict import Evidence, elsewhere, host_lag, in_flight
 from experiments.verdict.as_planned import InventorySeen
 from experiments.verdict.cpu_load import Load
 from experiments.verdict.evidence import BurstCount, parse_shaper_log
@@ -129,6 +129,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         rtt_measured_ms=seen.rtt_measured_ms,
         rtt_after_ms=seen.rtt_after_ms,
         clock=seen.clock,
+        elsewhere=hosts_elsewhere(out / "hosts.json", network),
     )
 
 
@@ -253,6 +254,13 @@ def watched(out: Path) -> Watched:
 def inventory_seen(path: Path) -> InventorySeen | None:
     """Read inventory.json; None if there is none."""
     return InventorySeen(**json.loads(text)) if (text := _text(path)) else None
+
+
+def hosts_elsewhere(path: Path, network: Network) -> dict[str, elsewhere.Elsewhere]:
+    """Read hosts.json; {} if all hosts are on this machine."""
+    nics = {host.name: host.nic1.interface for host in network.hosts}
+    raw = json.loads(_text(path) or "{}")
+    return {name: elsewhere.parse(host, nics) for name, host in raw.items()}
 
 
 def _text(path: Path) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from common.virtual_time import Clock
 from experiments.verdict.as_planned import InventorySeen
 from experiments.verdict.cpu_load import Load
+from experiments.verdict.elsewhere import Elsewhere
 from experiments.verdict.host_lag import HostLag
 from experiments.verdict.in_flight import FlightSeen
 from experiments.verdict.queue_watch import Queue
@@ -111,6 +112,7 @@ class Evidence:
     carousel: CarouselData | None = None  # of protocol fcast
     disk_iops: int = 0  # writes a second that the receivers' disk accepts; 0: no limit
     layers: LayersData | None = None  # of protocol m2c
+    elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)  # hosts on other machines
 
 
 def parse_shaper_log(text: str) -> list[ShaperSample]:

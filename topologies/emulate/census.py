@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -41,15 +41,18 @@ class Program:
     stopped: bool
 
 
-def programs(pids: Mapping[str, int], proc: Path = Path("/proc")) -> list[Program]:
-    """Return the processes in the namespaces of the nodes, threads and zombies left out."""
+def programs(
+    pids: Mapping[str, int], proc: Path = Path("/proc"), *, without: Collection[int] = ()
+) -> list[Program]:
+    """Return the processes in the namespaces of the nodes, threads, zombies and those `without`
+    left out."""
     nodes = {}
     for node, pid in pids.items():
         with contextlib.suppress(OSError):
             nodes[(proc / f"{pid}/ns/net").stat().st_ino] = node
     inside: dict[int, str] = {}
     for entry in proc.iterdir():
-        if entry.name.isdigit():
+        if entry.name.isdigit() and int(entry.name) not in without:
             with contextlib.suppress(OSError):
                 inode = (entry / "ns/net").stat().st_ino
                 if inode in nodes:

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.shell import check_all, in_node
+from common.shell import in_node
 from topologies.emulate import packet_sockets
+from topologies.emulate.elsewhere import NOBODY, Elsewhere, ask_all
 from topologies.emulate.processes import Relay
 from topologies.model.network import Network
 from topologies.watch import counters
@@ -20,10 +21,15 @@ OFCTL_QUESTIONS = ("meter-stats", "dump-group-stats", "dump-ports")
 
 
 def read_counters(
-    network: Network, pids: Mapping[str, int], relay: Relay | None, datapath_pid: int | None
+    network: Network,
+    pids: Mapping[str, int],
+    relay: Relay | None,
+    datapath_pid: int | None,
+    elsewhere: Mapping[str, Elsewhere] = NOBODY,
 ) -> Counters:
     """Return all counters now. `datapath_pid`: of Open vSwitch if it forwards in userspace. The
-    caller is in the run's namespace. Raises NetworkError."""
+    caller is in the run's namespace. The interfaces of hosts `elsewhere` are the ends of their
+    links here. Raises NetworkError."""
     result: Counters = {"time": time.time()}
     if relay is not None:
         relay.ask_report()
@@ -31,10 +37,16 @@ def read_counters(
     spaces = {**pids, "": os.getpid()}
     hosts = [h.name for h in network.hosts]
     result["interfaces"] = _interfaces(spaces, switch_of)
-    result["udp"] = {h: counters.udp(_read(f"/proc/{pids[h]}/net/snmp")) for h in hosts}
-    text = check_all(_questions(network, spaces))
+    snmp = {h: (in_node(pids[h], ["cat", "/proc/self/net/snmp"]), "") for h in elsewhere}
+    there = ask_all(snmp, pids, elsewhere)
+    result["udp"] = {
+        h: counters.udp(there[h] if h in there else _read(f"/proc/{pids[h]}/net/snmp"))
+        for h in hosts
+    }
+    text = ask_all(_questions(network, spaces), pids, elsewhere)
     result["qdiscs"] = _qdiscs(spaces, text, switch_of)
-    result["classes"] = _classes(spaces, text)
+    asked = _classes_asked(spaces, text)
+    result["classes"] = _classes(ask_all(asked, pids, elsewhere))
     result["iptables"] = {h: counters.iptables(text[f"iptables {h}"]) for h in firewalls(network)}
     names = [s.name for s in network.switches]
     result["meters"] = {
@@ -108,14 +120,20 @@ def _qdiscs(
     return found
 
 
-def _classes(spaces: Mapping[str, int], text: Mapping[str, str]) -> dict[str, counters.Record]:
+def _classes_asked(
+    spaces: Mapping[str, int], text: Mapping[str, str]
+) -> dict[str, tuple[Sequence[str], str]]:
     commands: dict[str, tuple[Sequence[str], str]] = {}
     for node, pid in spaces.items():
         for interface in counters.classful_interfaces(text[f"qdisc {node}"]) if node else ():
             argv = in_node(pid, ["tc", "-s", "class", "show", "dev", interface])
             commands[f"{node}/{interface}"] = (argv, "")
+    return commands
+
+
+def _classes(text: Mapping[str, str]) -> dict[str, counters.Record]:
     found: dict[str, counters.Record] = {}
-    for key, shown in check_all(commands).items():
+    for key, shown in text.items():
         node, _, interface = key.partition("/")
         for name, record in counters.classes(shown, interface).items():
             found[f"{node}/{name}"] = record

@@ -44,6 +44,7 @@ from topologies.emulate.build import (
 from topologies.emulate.controllers import Controllers
 from topologies.emulate.counter_reading import Counters, read_counters
 from topologies.emulate.ctcp_host import CircuitTcp, planned_buffers, restore_script, use_in
+from topologies.emulate.elsewhere import NOBODY, Elsewhere, ask_all, refuse
 from topologies.emulate.emulation_state import EmulationState, state_file
 from topologies.emulate.facts import KernelFacts, probe
 from topologies.emulate.faults import Links
@@ -84,8 +85,10 @@ class Emulation:
         queues: bool = False,
         lease_s: float = 0.0,
         controllers: bool | Foreign = True,
+        elsewhere: Mapping[str, Elsewhere] = NOBODY,
     ) -> None:
         self.network = network
+        self.elsewhere = elsewhere  # hosts whose programs run on other machines
         self.facts = facts
         self.state_dir = state_dir
         self.run_id = state_dir.name
@@ -110,7 +113,7 @@ class Emulation:
         self._links = Links(network, self._wire, facts.datapath)
         self._power = SwitchPower(network, self._links)
         self._built: Built | None = None
-        self._programs = NodePrograms(self.run_id, lambda: self.pids)
+        self._programs = NodePrograms(self.run_id, lambda: self.pids, elsewhere)
         self._as_built: Inventory = {}
         self._own: dict[str, OwnInterface] = {}  # by host, if a program makes the interface
         self._closed = False
@@ -144,6 +147,7 @@ class Emulation:
     def leave_interfaces(self, hosts: Sequence[str]) -> None:
         """Remove the network's own interfaces of the path at these hosts. Programs there will make
         others. Raises NetworkError."""
+        refuse(self.elsewhere, hosts, "interfaces that programs make")
         for name in hosts:
             own = own_interface(self.network, self.network.host(name), self.facts)
             for command in own_interfaces.removal(own):
@@ -206,6 +210,9 @@ class Emulation:
         hosts. Return its name, or None if it is not available: `ctcp_problem` then says why, and
         hosts keep `facts.congestion_control`."""
         hosts = {h.name: self.pids[h.name] for h in self.network.hosts}
+        if self.elsewhere:
+            self.ctcp_problem = "hosts are on other machines"
+            return None
         previous, self._ctcp = self._ctcp, None
         if previous is not None:
             previous.stop()
@@ -234,11 +241,12 @@ class Emulation:
     def counters(self) -> Counters:
         """Return all counters of the network now (docs/reference/contracts.md)."""
         datapath = self._switches.datapath_pid if self.facts.datapath == "user" else None
-        return read_counters(self.network, self.pids, self._relay, datapath)
+        return read_counters(self.network, self.pids, self._relay, datapath, self.elsewhere)
 
     def dumps(self) -> dict[str, str]:
         """Return the network's present state by file name (topologies/watch/dumps.py)."""
-        return check_all(dumps.commands(self.network, self.pids))
+        asked = dumps.commands(self.network, self.pids)
+        return ask_all(asked, self.pids, self.elsewhere)
 
     def read_links(self) -> tuple[LinkReadback, ...]:
         """Return the present settings of all impaired links, as the kernel reports them."""
@@ -254,12 +262,16 @@ class Emulation:
     def inventory(self, pause_s: float = 0.0) -> Inventory:
         """Return the present settings of every interface, switch and program. `pause_s`: time
         between the programs that query switches. Raises NetworkError."""
-        return inventory_reading.read(self.network, self.pids, pause_s=pause_s)
+        return inventory_reading.read(
+            self.network, self.pids, pause_s=pause_s, elsewhere=self.elsewhere
+        )
 
     def planned_inventory(self, shaped: Mapping[str, str]) -> Inventory:
         """Return what `inventory` must find. `shaped`: what an experiment set itself ("p/p-nic1
         qdiscs")."""
-        planned = inventory_reading.plan(self.network, self.facts, self._wire, self.pids)
+        planned = inventory_reading.plan(
+            self.network, self.facts, self._wire, self.pids, self.elsewhere
+        )
         planned = own_interfaces.planned(planned, self._own)
         places = {thing.partition(" ")[0] for thing in shaped if "/" in thing}
         left = {
@@ -291,6 +303,11 @@ class Emulation:
             problems.append(f"wire-relay has ended: {self._relay.complaint()}")
         if self._ctcp is not None and not self._ctcp.alive:
             problems.append("ctcp-load has ended: new connections have no Circuit TCP")
+        problems += [
+            f"lost the connection to the machine of {host.name}"
+            for host in self.elsewhere.values()
+            if not host.alive
+        ]
         problems += [
             f"the controller of {c.domain} has ended: {c.log_tail()}"
             for c in self._controllers.all()
@@ -380,8 +397,13 @@ class Emulation:
             self._controllers.connect()
         progress("control network")
         self._ping_control_network()
+        for name, host in self.elsewhere.items():
+            progress(f"joining {name} on {host.facts['machine']}")
+            host.join(self.network, self.facts, self.pids[name])
         fixed = inventory_reading.fixed_switches(self.network, self.facts)
-        found = inventory_reading.read(self.network, self.pids, switches=fixed)
+        found = inventory_reading.read(
+            self.network, self.pids, switches=fixed, elsewhere=self.elsewhere
+        )
         self._as_built = inventory_reading.as_built(found, fixed)
         self._save_state()
 
@@ -494,6 +516,7 @@ def open_emulation(
     queues: bool = False,
     lease_s: float = 0.0,
     controllers: bool | Foreign = True,
+    elsewhere: Mapping[str, Elsewhere] = NOBODY,
 ) -> Iterator[Emulation]:
     """Build `network`, check it, and take it down at the end, also after an error or Ctrl-C.
 
@@ -502,7 +525,8 @@ def open_emulation(
     controllers set the queues of the switches' ports. `lease_s`: a standby replaces a controller
     that has not renewed its lease for this time (0: no standby is possible). Without `controllers`,
     the switches of controller domains are empty, and nothing controls them. A `Foreign` is an
-    external controller that has all of them. Raises NetworkError, which says what could not be
+    external controller that has all of them. Programs of hosts that are `elsewhere` run there.
+    Raises NetworkError, which says what could not be
     built or is not as asked.
     """
     if os.environ.get(marks.MARK) != state_dir.name:
@@ -518,6 +542,7 @@ def open_emulation(
         queues=queues,
         lease_s=lease_s,
         controllers=controllers,
+        elsewhere=elsewhere,
     )
     try:
         emulation.open(progress)

@@ -14,6 +14,7 @@ from common.shell import check_all
 from topologies.emulate import census
 from topologies.emulate.build import nic1_interface
 from topologies.emulate.counter_reading import firewalls, switch_of_interface
+from topologies.emulate.elsewhere import NOBODY, Elsewhere
 from topologies.emulate.facts import KernelFacts
 from topologies.model.network import Network
 from topologies.model.static_flows import static_flows
@@ -46,6 +47,7 @@ def read(
     *,
     switches: Collection[str] | None = None,
     pause_s: float = 0.0,
+    elsewhere: Mapping[str, Elsewhere] = NOBODY,
 ) -> Inventory:
     """Return "<node> <thing>" or "<node>/<interface> <thing>" -> value. `switches`: the switches
     whose entries are read (None: all). With `pause_s`, programs start one by one, this far apart:
@@ -54,7 +56,7 @@ def read(
     with_rules = firewalls(network)
     found: Inventory = {}
     for node, pid in pids.items():
-        here = inventory.read(pid)
+        here = elsewhere[node].call("inventory") if node in elsewhere else inventory.read(pid)
         if node in with_rules and "firewall" in here:
             others = _EXPERIMENTS_RULES.sub("", here.pop("firewall")).strip(", ")
             here |= {"firewall": others} if others else {}
@@ -70,7 +72,8 @@ def read(
             found[f"switches {thing}"] = value
     asked = [s.name for s in network.switches if switches is None or s.name in switches]
     found |= _openflow(asked, owner, pause_s)
-    found |= census.summary(census.programs(pids))
+    here_only = {node: pid for node, pid in pids.items() if node not in elsewhere}
+    found |= census.summary(census.programs(here_only))
     return found
 
 
@@ -156,6 +159,7 @@ def plan(
     facts: KernelFacts,
     wire: WirePlan,
     nodes: Iterable[str],
+    elsewhere: Mapping[str, Elsewhere] = NOBODY,
 ) -> Inventory:
     """Return what an inventory must find of everything that follows from the plan, before an
     experiment sets anything. The values of links' queues are compared elsewhere; here, exactly
@@ -180,7 +184,8 @@ def plan(
         asked |= {f"{node}/{name} link": f"mtu {MTU}" for name in here - {"lo"}}
         if node in hosts:
             asked |= {f"{node}/{name} gso_max_segs": "1" for name in here - {"lo"}}
-            asked[f"{node} scheduling"] = census.scheduling(os.getpid())
+            there = elsewhere[node].facts if node in elsewhere else {}
+            asked[f"{node} scheduling"] = there.get("scheduling") or census.scheduling(os.getpid())
     asked |= _wire(wire)
     patched = _patched(network, facts)
     asked["switches interfaces"] = " ".join(sorted(set(owner) - patched))

@@ -10,16 +10,24 @@ from typing import IO
 
 from common.shell import NetworkError
 from topologies.emulate import marks
+from topologies.emulate.elsewhere import NOBODY, Elsewhere
 
 Output = IO[bytes] | IO[str] | int | None
 
 
 class NodePrograms:
-    """Starts programs in the nodes of `pids` (node -> a process of its namespace)."""
+    """Starts programs in the nodes of `pids` (node -> a process of its namespace), or on the
+    machines of the hosts that are `elsewhere`."""
 
-    def __init__(self, run_id: str, pids: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        pids: Callable[[], Mapping[str, int]],
+        elsewhere: Mapping[str, Elsewhere] = NOBODY,
+    ) -> None:
         self._run_id = run_id
         self._pids = pids
+        self._elsewhere = elsewhere
 
     def popen(
         self,
@@ -34,6 +42,10 @@ class NodePrograms:
         """Start a program in a host, router or `wire`. It leads its own session, so that Ctrl-C on
         the terminal does not reach it. `env` is added to the environment. Raises NetworkError if
         there is no such node."""
+        if host in self._elsewhere:
+            if stdin != subprocess.DEVNULL:
+                raise NetworkError(f"{host}: found input for {argv[0]}; valid: none elsewhere")
+            return self._elsewhere[host].popen(argv, stdout=stdout, stderr=stderr, env=env)
         return subprocess.Popen(
             self._command(host, argv),
             stdin=stdin,
@@ -61,15 +73,7 @@ class NodePrograms:
         """Run a program in a node to its end. Raises NetworkError if it fails (with `check`) or
         hangs."""
         try:
-            result = subprocess.run(
-                self._command(host, argv),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=timeout_s,
-                env={**os.environ, marks.MARK: self._run_id},
-                check=False,
-            )
+            result = self._run(host, argv, timeout_s)
         except subprocess.TimeoutExpired as error:
             raise NetworkError(
                 f"{host}: {' '.join(argv)}: no end within {timeout_s:g} s"
@@ -80,6 +84,21 @@ class NodePrograms:
                 f"{host}: {' '.join(argv)}: exit code {result.returncode}: {complaint}"
             )
         return result
+
+    def _run(
+        self, host: str, argv: Sequence[str], timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        if host in self._elsewhere:
+            return self._elsewhere[host].run(argv, timeout_s=timeout_s)
+        return subprocess.run(
+            self._command(host, argv),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            env={**os.environ, marks.MARK: self._run_id},
+            check=False,
+        )
 
     def _command(self, host: str, argv: Sequence[str]) -> list[str]:
         pids = self._pids()

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell's hosts on other machines (`run --inventory`): their files, clocks and tunnels.
+
+What the cell starts at a host runs where the host is (`Emulation.popen`). This module keeps the
+files that it reads and writes where the program is, and records in hosts.json how far each
+machine's clock is off, and how many frames each tunnel took and gave.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Final
+
+from common.shell import NetworkError
+from experiments.cells.job import Job
+from experiments.cells.run_directory import write_json
+from topologies.emulate.elsewhere import Elsewhere
+from topologies.emulate.emulation import Emulation
+from topologies.remote import inventory
+from topologies.remote.connection import Connection
+from topologies.remote.host import Host
+from topologies.watch import counters
+
+FILE: Final = "hosts.json"
+
+
+@contextmanager
+def connected(job: Job, out: Path) -> Iterator[Mapping[str, Host]]:
+    """Connect to the machines of the job's hosts; end everything there at the end. This process
+    must be in the namespace that reaches them. Raises NetworkError."""
+    listed = inventory.from_json(job.hosts.read_text()) if job.hosts else []
+    hosts: dict[str, Host] = {}
+    with ExitStack() as stack:
+        for one in listed:
+            connection = Connection(one, out / f"logs/{one.name}.ssh.stderr")
+            stack.callback(connection.close)
+            host = hosts[one.name] = Host(one, connection)
+            stack.callback(host.close)
+            host.built_in(job.build)
+            host.share(job.work, out, out / "logs", job.trace.parent)
+        yield hosts
+
+
+class HostFiles:
+    """The files of a cell's hosts, here or on the hosts' machines."""
+
+    def __init__(self, elsewhere: Mapping[str, Elsewhere]) -> None:
+        self._elsewhere = elsewhere
+
+    def put(self, host: str, path: Path, *, text: bool = True) -> None:
+        """Give the host a file that was written here. In a text, names of files become those
+        there. Raises NetworkError."""
+        if host in self._elsewhere:
+            self._elsewhere[host].put(path, text=text)
+
+    def mirror(self, host: str, path: Path) -> None:
+        """Keep here what the host's programs append to a file. Raises NetworkError."""
+        if host in self._elsewhere:
+            self._elsewhere[host].mirror(path)
+
+    def run(self, host: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a program that needs the host's files, not its network. Raises NetworkError."""
+        if host in self._elsewhere:
+            return self._elsewhere[host].run(argv)
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    def popen(
+        self,
+        host: str,
+        argv: Sequence[str],
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        env: Mapping[str, str],
+    ) -> subprocess.Popen[bytes]:
+        """Start a program that needs the host's files, not its network. Raises NetworkError."""
+        if host in self._elsewhere:
+            return self._elsewhere[host].popen(argv, stdout=stdout, stderr=stderr, env=env)
+        return subprocess.Popen(argv, stdout=stdout, stderr=stderr, env={**os.environ, **env})
+
+
+def watch(stack: ExitStack, emulation: Emulation, out: Path) -> None:
+    """Look at the clocks and tunnels of hosts elsewhere now and when `stack` ends; write
+    hosts.json."""
+    hosts = {n: h for n, h in emulation.elsewhere.items() if isinstance(h, Host)}
+    if not hosts:
+        return
+    before = {name: _look(host, emulation.pids[name]) for name, host in hosts.items()}
+
+    def end() -> None:
+        found = {}
+        for name, host in hosts.items():
+            found[name] = {
+                **host.facts,
+                "address": host.host.address,
+                "chrony": host.chrony(),
+                "before": before[name],
+                "after": None,
+            }
+            with contextlib.suppress(NetworkError):
+                found[name]["after"] = _look(host, emulation.pids[name])
+        write_json(out / FILE, found)
+
+    stack.callback(end)
+
+
+def _look(host: Host, pid: int) -> dict[str, object]:
+    """Return the offset of a host's clock, and the frames of each tunnel at both ends."""
+    clock = asdict(host.clock())
+    there = host.call("carried")
+    here = counters.interfaces(Path(f"/proc/{pid}/net/dev").read_text())
+    frames = {
+        tunnel.nic: {
+            "sent_there": there[tunnel.nic]["tx_packets"],
+            "received_here": here[tunnel.link]["rx_packets"],
+            "sent_here": here[tunnel.link]["tx_packets"],
+            "received_there": there[tunnel.nic]["rx_packets"],
+        }
+        for tunnel in host.tunnels
+    }
+    return {**clock, "tunnels": frames}

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read from an Ansible inventory which machine has which host of the network."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from common.shell import NetworkError
+
+ROOT: Final = "downpour"  # in the user's home, as the playbooks; else downpour_root
+HOST: Final = "downpour_host"  # the host of the topology; else the name in the inventory
+TUNNEL: Final = "downpour_tunnel"  # the machine's address for tunnels; else ansible_host
+HUB: Final = "downpour_hub"  # the address of the machine with the switches, as this one sees it
+
+
+@dataclass(frozen=True)
+class RemoteHost:
+    """A host of the topology (`name`) and how to reach its machine. `hub` "": by the route."""
+
+    name: str
+    address: str
+    tunnel: str
+    hub: str = ""
+    port: int = 0
+    user: str = ""
+    key: str = ""
+    ssh_arguments: str = ""
+    root: str = ROOT
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+def read(path: Path) -> list[RemoteHost]:
+    """Return the hosts of an inventory, as `ansible-inventory` understands it. Raises
+    NetworkError."""
+    if not path.is_file():
+        raise NetworkError(f"found no inventory {path}; valid: a file of Ansible (INI or YAML)")
+    environment = {
+        **os.environ,
+        "ANSIBLE_INVENTORY_UNPARSED_FAILED": "1",
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",
+        "LC_ALL": "C.UTF-8",
+    }
+    try:
+        done = subprocess.run(
+            ["ansible-inventory", "-i", str(path), "--list"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environment,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise NetworkError("found no ansible-inventory; valid: make setup") from None
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["ansible-inventory gave no reason"]
+        raise NetworkError(f"{path}: {' '.join(line.strip() for line in lines[-3:])}")
+    listed = json.loads(done.stdout)
+    variables: Mapping[str, Mapping[str, Any]] = listed["_meta"]["hostvars"]
+    return hosts_of(variables, path)
+
+
+def hosts_of(variables: Mapping[str, Mapping[str, Any]], path: Path) -> list[RemoteHost]:
+    """Return the hosts from Ansible's variables by the name in the inventory. Raises
+    NetworkError."""
+    found = []
+    for name, given in variables.items():
+        address = str(given.get("ansible_host", name))
+        if given.get("ansible_connection", "ssh") != "ssh":
+            raise NetworkError(
+                f"{path}, {name}: found ansible_connection={given['ansible_connection']}; valid: "
+                "ssh; a host that is not in the inventory is on this machine"
+            )
+        arguments = [given.get(f"ansible_ssh_{kind}_args", "") for kind in ("common", "extra")]
+        found.append(
+            RemoteHost(
+                name=str(given.get(HOST, name)),
+                address=address,
+                tunnel=str(given.get(TUNNEL, address)),
+                hub=str(given.get(HUB, "")),
+                port=int(given.get("ansible_port", 0)),
+                user=str(given.get("ansible_user", "")),
+                key=str(given.get("ansible_ssh_private_key_file", "")),
+                ssh_arguments=" ".join(filter(None, map(str, arguments))),
+                root=str(given.get("downpour_root", ROOT)).rstrip("/"),
+            )
+        )
+    if not found:
+        raise NetworkError(f"{path}: found no host; valid: a line for each host on another machine")
+    names = [host.name for host in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise NetworkError(f"{path}: found host '{twice[0]}' twice; valid: each once ({HOST})")
+    return found
+
+
+def check_names(hosts: Iterable[RemoteHost], valid: Iterable[str], path: Path) -> None:
+    """Check that the topology has these hosts. Raises NetworkError."""
+    known = list(valid)
+    for host in hosts:
+        if host.name not in known:
+            raise NetworkError(
+                f"{path}: found host '{host.name}'; valid: {', '.join(known)} "
+                f"({HOST}=NAME gives a machine of another name its host)"
+            )
+
+
+def to_json(hosts: Iterable[RemoteHost]) -> str:
+    """Return the hosts for a cell's process."""
+    return json.dumps([host.to_dict() for host in hosts], indent=2) + "\n"
+
+
+def from_json(text: str) -> list[RemoteHost]:
+    """Return the hosts that a text of `to_json` describes."""
+    return [RemoteHost(**raw) for raw in json.loads(text)]

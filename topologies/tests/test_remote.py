@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts on other machines: the inventory, the tunnels, and an agent's programs and files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from common.places import ROOT
+from common.shell import NetworkError
+from topologies.remote import connection, inventory
+from topologies.remote.connection import Connection
+from topologies.remote.host import Host
+from topologies.remote.inventory import RemoteHost
+from topologies.remote.tunnels import Tunnel
+
+FILE = Path("hosts.ini")
+
+
+def test_a_host_has_what_the_inventory_says() -> None:
+    given = {
+        "ansible_host": "192.0.2.1",
+        "ansible_port": 2222,
+        "ansible_user": "me",
+        "ansible_ssh_common_args": "-J gate",
+        "downpour_host": "umass",
+        "downpour_tunnel": "10.0.0.1",
+        "downpour_root": "/opt/downpour/",
+    }
+    (found,) = inventory.hosts_of({"node1": given}, FILE)
+    assert found == RemoteHost(
+        name="umass",
+        address="192.0.2.1",
+        tunnel="10.0.0.1",
+        port=2222,
+        user="me",
+        ssh_arguments="-J gate",
+        root="/opt/downpour",
+    )
+    assert inventory.from_json(inventory.to_json([found])) == [found]
+    argv = connection.ssh_argv(found)
+    assert argv[-5:] == ["-p", "2222", "-J", "gate", "me@192.0.2.1"]
+    assert connection.agent_command(found).startswith("exec sudo -n sh -c ")
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({}, "hosts.ini: found no host; valid: a line for each host on another machine"),
+        (
+            {"a": {"ansible_connection": "local"}},
+            "hosts.ini, a: found ansible_connection=local; valid: ssh; a host that is not in the "
+            "inventory is on this machine",
+        ),
+        (
+            {"a": {}, "b": {"downpour_host": "a"}},
+            "hosts.ini: found host 'a' twice; valid: each once (downpour_host)",
+        ),
+    ],
+)
+def test_wrong_inventories(variables: dict[str, dict[str, str]], message: str) -> None:
+    with pytest.raises(NetworkError) as caught:
+        inventory.hosts_of(variables, FILE)
+    assert str(caught.value) == message
+
+
+def test_a_host_that_the_topology_lacks() -> None:
+    with pytest.raises(NetworkError, match="found host 'x'; valid: p, q"):
+        inventory.check_names([RemoteHost("x", "a", "a")], ["p", "q"], FILE)
+
+
+def test_an_inventory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NetworkError, match="found no inventory .*; valid: a file of Ansible"):
+        inventory.read(tmp_path / "none.ini")
+
+
+def test_both_ends_of_a_tunnel_agree() -> None:
+    tunnel = Tunnel("p-nic1", "02:00:00:00:00:01", 77, "10.0.0.1", "10.0.0.2")
+    here, there = tunnel.make_here(1)[0], tunnel.make_there()[0]
+    assert here[here.index("local") + 1] == there[there.index("remote") + 1] == "10.0.0.1"
+    assert here[here.index("remote") + 1] == there[there.index("local") + 1] == "10.0.0.2"
+    assert here[here.index("id") + 1] == there[there.index("id") + 1] == "77"
+    assert ["ip", "link", "set", "dpv77", "address", tunnel.mac] in tunnel.make_there()
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """Start an agent of this checkout, without ssh."""
+    monkeypatch.setattr(connection, "ssh_argv", lambda _host: ["sh", "-c"])
+    one = RemoteHost("p", "127.0.0.1", "127.0.0.1", root=str(ROOT))
+    found = Host(one, Connection(one, tmp_path / "log"))
+    yield found
+    found.close()
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: namespaces need root")
+
+
+@pytest.mark.root
+@needs_root
+def test_programs_and_files_of_an_agent(host: Host, tmp_path: Path) -> None:
+    scratch = Path(host.scratch)
+    host.share(tmp_path)
+    assert host.there(f"-q {tmp_path}/a") == f"-q {scratch}{tmp_path}/a"
+    own = tmp_path / "conf"
+    own.write_text(f"SET x {tmp_path}/y\n")
+    host.put(own)
+    assert (scratch / str(own)[1:]).read_text() == f"SET x {scratch}{tmp_path}/y\n"
+    with (tmp_path / "out").open("wb") as out:
+        program = host.popen(
+            ["sh", "-c", "cat $0; echo $V; exit 3", str(own)], stdout=out, env={"V": "v"}
+        )
+    assert program.wait(timeout=20) == 3
+    assert (tmp_path / "out").read_text() == f"SET x {scratch}{tmp_path}/y\nv\n"
+    asked = host.popen(["echo", "hello"], stdout=subprocess.PIPE)
+    assert asked.communicate(timeout=20) == (b"hello\n", b"")
+    log = tmp_path / "log.txt"
+    host.mirror(log)
+    sleeper = host.popen(["sh", "-c", 'echo on > "$0"; sleep 1000', str(log)])
+    assert sleeper.poll() is None
+    sleeper.send_signal(signal.SIGTERM)
+    assert sleeper.wait(timeout=20) == -signal.SIGTERM
+    assert log.read_text() == "on\n"
+    assert host.run(["ip", "-o", "link"]).stdout.count("\n") == 1, "a namespace with lo alone"
+    with pytest.raises(NetworkError, match="p .127.0.0.1.: .*no-such-program"):
+        host.run(["no-such-program"])
+    assert abs(host.clock().offset_ms) <= host.clock().error_ms + 5
+
+
+@pytest.mark.root
+@needs_root
+def test_an_agent_whose_connection_ends_leaves_nothing(host: Host) -> None:
+    scratch = Path(host.scratch)
+    sleeper = host.popen(["sleep", "1000"])
+    assert scratch.exists() and Path(f"/proc/{sleeper.pid}").exists()
+    host.close()
+    assert not scratch.exists() and not Path(f"/proc/{sleeper.pid}").exists()
