@@ -125,8 +125,6 @@ def remote_command(options: RemoteOptions) -> int:
     from experiments.runs import real_hosts
 
     hosts = real_hosts.hosts_of(options)
-    if options.install and not options.dry_run:
-        real_hosts.install(options.inventory)
 
     @contextmanager
     def opened(planned: Sequence[Planned]) -> Iterator[Clock]:

@@ -11,7 +11,8 @@ Where to look:
            (settings and programs), `lifecycle` (runs and what they leave), `up_down` (a network in
            the background), `facts` and `doctor` (what the kernel offers)
 `remote`   hosts of a network on other machines: `inventory` (which), `agent` (the program there),
-           `connection` and `host` (it, from here), `process`, `tunnels` (VXLAN)
+           `connection` and `host` (it, from here), `process`, `tunnels` (VXLAN),
+           `checkout` (whether it has the same programs)
 `watch`    measures a running network: `counters`, `capture` (tcpdump), `link_probes` (delay),
            `taps` and `flights` (packets in transit), `inventory` and `journal` (settings)
 `wire`     wire-relay, in C: delays and loses frames where the kernel has no netem

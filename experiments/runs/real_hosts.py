@@ -13,7 +13,6 @@ from typing import Final
 from common.places import IN_CHECKOUT, ROOT
 from experiments.cells.job import Job
 from experiments.cells.run_directory import write_text
-from experiments.design.expansion import CellSpec
 from experiments.design.join_leave_expansion import JoinLeaveCell
 from experiments.design.spec import UsageError
 from experiments.runs.cell_process import NativeClock, NativeProcess
@@ -73,15 +72,18 @@ def clock_of(
     for one in planned:
         known = [host.name for host in one.network.hosts]
         inventory.check_names(hosts, known, options.inventory)
-        for found, valid in _unsuitable(one.cell, options):
+        for found, valid in (*_unsuitable(one), *_unsuitable_options(options)):
             raise UsageError(f"--inventory: found {found}; valid: {valid}")
     if not options.dry_run:
         check_machine(planned, options.runs.resolve(), options.build)
+        if options.install:
+            install(options.inventory)
     return HostsClock(hosts)
 
 
-def _unsuitable(cell: CellSpec, options: RemoteOptions) -> Iterator[tuple[str, str]]:
-    """Yield what needs all hosts on this machine, and what does not."""
+def _unsuitable(planned: Planned) -> Iterator[tuple[str, str]]:
+    """Yield what of a cell needs all hosts on this machine, and what does not."""
+    cell, lanes = planned.cell, planned.network.lane_count
     if isinstance(cell, JoinLeaveCell):
         yield "subscribers that join and leave", "subscribers that stay"
     if cell.protocol not in ("ldm7", "ldm6"):
@@ -90,9 +92,23 @@ def _unsuitable(cell: CellSpec, options: RemoteOptions) -> Iterator[tuple[str, s
         yield "interfaces that ldmd makes", "the network's own"
     if cell.pauses_first:
         yield "a receiver that pauses", "receivers that do not"
-    if cell.background_flows:
+    if cell.has_rivals:
         yield "competing flows", "none"
-    if cell.conditions.monitor == "on" or options.monitor:
+    if lanes > 1:
+        yield f"{lanes} lanes", "one"
+    if cell.conditions.tcp == "ctcp":
+        yield "TCP ctcp", "cubic, bbr, reno"
+    if cell.conditions.monitor == "on":
         yield "a monitor", "none"
+
+
+def _unsuitable_options(options: RemoteOptions) -> Iterator[tuple[str, str]]:
+    """Yield which options need all hosts on this machine, and what does not."""
+    if options.monitor:
+        yield "--monitor", "none"
     if others := sorted(set(options.sample) - SAMPLES):
         yield f"--sample {others[0]}", ", ".join(sorted(SAMPLES))
+    if options.capture:
+        yield f"--capture {options.capture[0]}", "none"
+    if options.keep_work:
+        yield "--keep-work", "without it, queues are on the machines"

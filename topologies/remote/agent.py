@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from common.shell import NetworkError, check, die_with_parent
 from topologies.emulate import census
+from topologies.remote import checkout
 from topologies.watch import inventory
 
 CLONE_NEWNET: Final = 0x40000000
@@ -65,6 +66,7 @@ class Agent:
             "kernel": platform.release(),
             "cores": os.cpu_count() or 1,
             "scheduling": census.scheduling(os.getpid()),
+            "checkout": checkout.describe(Path.cwd(), Path.cwd() / "build"),
         }
 
     def tunnel(self, commands: Sequence[Sequence[str]], link: str, nic: str) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from common.places import BUILD
+from common.places import BUILD, ROOT
 from common.shell import NetworkError, check, in_node
 from topologies.emulate.build import (
     host_script,
@@ -32,6 +32,7 @@ from topologies.emulate.build import (
 )
 from topologies.emulate.facts import KernelFacts
 from topologies.model.network import Network
+from topologies.remote import checkout
 from topologies.remote.connection import Connection
 from topologies.remote.inventory import RemoteHost
 from topologies.remote.process import RemoteProcess, descriptor
@@ -112,7 +113,13 @@ class Host:
             self._connection.call("write", path=f"{self.scratch}{directory}/", data="")
 
     def built_in(self, build: Path) -> None:
-        """Say where the programs are here."""
+        """Say where the programs are here. Raises NetworkError if the machine has others."""
+        there = self.facts.get("checkout", {})
+        if other := checkout.difference(checkout.describe(ROOT, build), there):
+            raise NetworkError(
+                f"{self.name} ({self.host.address}): found {other} in {self.facts['root']}; valid: "
+                "the same as here (--install copies and builds them)"
+            )
         self._places[str(build)] = self._programs
 
     def there(self, text: str) -> str:

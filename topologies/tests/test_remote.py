@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from common.places import ROOT
+from common.places import PROGRAMS, ROOT
 from common.shell import NetworkError
-from topologies.remote import connection, inventory
+from topologies.remote import checkout, connection, inventory
 from topologies.remote.connection import Connection
 from topologies.remote.host import Host
 from topologies.remote.inventory import RemoteHost
@@ -88,6 +88,46 @@ def test_both_ends_of_a_tunnel_agree() -> None:
     assert ["ip", "link", "set", "dpv77", "address", tunnel.mac] in tunnel.make_there()
 
 
+def machine(directory: Path) -> tuple[Path, Path]:
+    """Make a checkout of one Python file and one program. Return it and its build directory."""
+    build = directory / "build"
+    for path in (directory / "common/a.py", build / PROGRAMS["ldmd"]):
+        path.parent.mkdir(parents=True)
+        path.write_text("1")
+    return directory, build
+
+
+def test_machines_with_the_same_files_agree(tmp_path: Path) -> None:
+    one, other = machine(tmp_path / "one"), machine(tmp_path / "other/tests")
+    (one[0] / "common/tests").mkdir()
+    (one[0] / "common/tests/test_a.py").write_text("hosts do not run tests")
+    assert checkout.difference(checkout.describe(*one), checkout.describe(*other)) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "what"),
+    [
+        ("common/a.py", "Python files"),
+        ("topologies/remote/b.py", "Python files"),
+        (f"build/{PROGRAMS['ldmd']}", "C programs"),
+        (f"build/{PROGRAMS['pqcat']}", "C programs"),
+    ],
+)
+def test_machines_with_other_files_differ(file: str, what: str, tmp_path: Path) -> None:
+    one, other = machine(tmp_path / "one"), machine(tmp_path / "other")
+    (other[0] / file).parent.mkdir(parents=True, exist_ok=True)
+    (other[0] / file).write_text("2")
+    here, there = checkout.describe(*one), checkout.describe(*other)
+    found = f"other {what} (digest {there[what]}, on this machine {here[what]})"
+    assert checkout.difference(here, there) == found
+    assert checkout.difference(here, {}).startswith("other Python files (digest none, ")
+
+
+def test_the_default_place_is_that_of_the_playbooks() -> None:
+    place = (ROOT / "ansible/roles/place/tasks/main.yml").read_text()
+    assert f"else ansible_env.HOME ~ '/{inventory.ROOT}')" in place
+
+
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """Start an agent of this checkout, without ssh."""
@@ -130,6 +170,18 @@ def test_programs_and_files_of_an_agent(host: Host, tmp_path: Path) -> None:
     with pytest.raises(NetworkError, match="p .127.0.0.1.: .*no-such-program"):
         host.run(["no-such-program"])
     assert abs(host.clock().offset_ms) <= host.clock().error_ms + 5
+
+
+@pytest.mark.root
+@needs_root
+def test_a_machine_with_other_programs_is_refused(host: Host, tmp_path: Path) -> None:
+    host.built_in(ROOT / "build")
+    with pytest.raises(NetworkError) as caught:
+        host.built_in(tmp_path)  # without programs
+    assert str(caught.value).startswith("p (127.0.0.1): found other C programs (digest ")
+    assert str(caught.value).endswith(
+        "; valid: the same as here (--install copies and builds them)"
+    )
 
 
 @pytest.mark.root
