@@ -166,7 +166,7 @@ def test_completion(shell: str, expected: str, capsys: pytest.CaptureFixture[str
         *(
             pytest.param(typed, expected, marks=pytest.mark.slow)
             for typed, expected in (
-                ("downpour re", {"report", "regression", "repeat"}),
+                ("downpour re", {"report", "regression", "remote", "repeat"}),
                 ("downpour run lossy --cl", {"--clock"}),
                 ("downpour up gen", {"geni5"}),
                 ("downpour lab st", {"start", "status", "stop"}),
