@@ -25,6 +25,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "topologies.model": ("common",),
     "topologies.watch": ("common", "topologies.model"),
     "topologies.emulate": ("common", "topologies.model", "topologies.watch"),
+    "topologies.remote": (
+        "common",
+        "topologies.model",
+        "topologies.watch",
+        "topologies.emulate",
+    ),
     "topologies.export": ("topologies.model",),
     "topologies.verify": (
         "common",
@@ -113,6 +119,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "topologies.model",
         "topologies.watch",
         "topologies.emulate",
+        "topologies.remote",
         "controller.api.path_client",
         "protocols",
         "parsers.base.factors",
@@ -124,6 +131,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "topologies.model",
         "topologies.watch.capture",
         "topologies.emulate",
+        "topologies.remote.inventory",
         "protocols",
         "parsers",
         "virtual",
