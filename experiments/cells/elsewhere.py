@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell's hosts on other machines (`run --inventory`): their files, clocks and tunnels.
+"""A cell's hosts on other machines (`remote --inventory`): their files, clocks and tunnels.
 
 What the cell starts at a host runs where the host is (`Emulation.popen`). This module keeps the
 files that it reads and writes where the program is, and records in hosts.json how far each

@@ -75,7 +75,7 @@ def fails(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -
         (["verify", "/nonexistent"], "/nonexistent"),
         (["repeat", "/nonexistent"], "/nonexistent"),
         (["run"], "NAME"),
-        (["fly"], "downpour: found command 'fly'; valid: run, experiments, report"),
+        (["fly"], "downpour: found command 'fly'; valid: run, remote, experiments, report"),
     ],
 )  # fmt: skip
 def test_bad_usage(

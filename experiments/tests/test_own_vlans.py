@@ -140,6 +140,7 @@ class Fake:
         facts = SimpleNamespace(edge_tags=False)
         self.emulation = SimpleNamespace(
             facts=facts,
+            elsewhere={},
             leave_interfaces=len,
             nic1_of=lambda _host: NIC,
             run=lambda *_argv, **_options: SimpleNamespace(stdout=self.shown),

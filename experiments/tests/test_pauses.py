@@ -141,6 +141,7 @@ def test_programs_that_the_cell_stops_may_be_found_stopped(
         run.fidelity = SimpleNamespace(asked=SimpleNamespace(free=set(), things={}))
         run.network = SimpleNamespace(multicast_group="239.1.1.1")
         run.clock_offsets_ms, run.monitor = {}, None
+        run.emulation = SimpleNamespace(elsewhere={})
         run._expect()
         free[cell.conditions.first_receiver] = run.fidelity.asked.free - {"programs"}
     assert free.pop("stop-10") == {"a scheduling"}

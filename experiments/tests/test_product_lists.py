@@ -14,6 +14,7 @@ import pytest
 from common.places import ROOT
 from experiments.cells import cell_base
 from experiments.cells.cell_base import CellBase, CellError
+from experiments.cells.elsewhere import HostFiles
 from experiments.cells.job import Job
 from parsers.read.products import parse_products
 from protocols import ldm
@@ -32,7 +33,7 @@ def run_in(directory: Path, build: Path = BUILD) -> CellBase:
     run = CellBase.__new__(CellBase)
     run.out, run.queues, run.logs = directory, directory / "queues", directory / "logs"
     run.job, run.followers = cast(Job, SimpleNamespace(build=build)), {}
-    run.clock_offsets_ms = {}
+    run.clock_offsets_ms, run.files = {}, HostFiles({})
     (directory / "products").mkdir()
     run.logs.mkdir()
     return run
