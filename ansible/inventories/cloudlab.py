@@ -18,17 +18,20 @@ from pathlib import Path
 
 def inventory(manifest: str, hosts: dict[str, str]) -> str:
     """Return the inventory's text from a manifest (GENI RSpec 3). `hosts`: host of the topology ->
-    node. Raises KeyError for a node that the manifest lacks."""
-    nodes = {
-        node.get("client_id", ""): node
-        for node in ElementTree.fromstring(manifest).iterfind("{*}node")
-    }
+    node. Raises ValueError for text that is no manifest, or a node that it lacks."""
+    try:
+        found = ElementTree.fromstring(manifest).iterfind("{*}node")
+    except ElementTree.ParseError as error:
+        raise ValueError(f"found no XML ({error}); valid: a manifest") from None
+    nodes = {node.get("client_id", ""): node for node in found}
     lines = []
     for host, name in hosts.items():
+        if name not in nodes:
+            raise ValueError(f"found node '{name}'; valid: {', '.join(nodes) or 'none'}")
         login = nodes[name].find("{*}services/{*}login")
         address = nodes[name].find("{*}interface/{*}ip")
         if login is None or address is None:
-            raise KeyError(f"node {name}: found no login or no address of a LAN")
+            raise ValueError(f"node {name}: found no login or no address; valid: a node in a LAN")
         lines.append(
             f"{host} ansible_host={login.get('hostname')} ansible_port={login.get('port')} "
             f"ansible_user={login.get('username')} downpour_tunnel={address.get('address')}"
@@ -36,6 +39,17 @@ def inventory(manifest: str, hosts: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def main(words: list[str]) -> str:
+    """Return the inventory that a command line asks for. Exits with a message if it is wrong."""
+    path, *pairs = words or [""]
+    if not pairs or not all(len(pair.split("=")) == 2 for pair in pairs):
+        sys.exit(f"cloudlab.py: found '{' '.join(words)}'; valid: manifest.xml HOST=NODE ...")
+    try:
+        hosts = dict(pair.split("=") for pair in pairs)
+        return inventory(Path(path).read_text(encoding="utf-8"), hosts)
+    except (OSError, ValueError) as error:
+        sys.exit(f"cloudlab.py: {path}: {error}")
+
+
 if __name__ == "__main__":
-    pairs = dict(word.split("=") for word in sys.argv[2:])
-    print(inventory(Path(sys.argv[1]).read_text(encoding="utf-8"), pairs), end="")
+    print(main(sys.argv[1:]), end="")

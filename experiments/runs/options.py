@@ -106,6 +106,14 @@ class Overrides(BuildOptions):
 class RunChoices(Overrides):
     """How to run an experiment."""
 
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="An experiment or a .yaml file.",
+            autocompletion=completing(_experiments),
+        ),
+    ]
     only: Annotated[
         list[str],
         typer.Option(
@@ -189,14 +197,6 @@ class RunChoices(Overrides):
 class RunOptions(RunChoices):
     """Options of `run`."""
 
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="An experiment or a .yaml file.",
-            autocompletion=completing(_experiments),
-        ),
-    ]
     clock: Annotated[
         NativeOrVirtual,
         typer.Option(help="virtual: guests whose clock jumps from event to event; needs no root."),
@@ -219,14 +219,6 @@ class RunOptions(RunChoices):
 class RemoteOptions(RunChoices):
     """Options of `remote`."""
 
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="An experiment or a .yaml file.",
-            autocompletion=completing(_experiments),
-        ),
-    ]
     inventory: Annotated[
         Path,
         typer.Option(

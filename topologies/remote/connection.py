@@ -77,9 +77,13 @@ class Connection:
                 line = b""
         if not line:
             raise NetworkError(f"{self.host.name}: {self.complaint()}")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise NetworkError(f"{self.host.name} ({self.host.address}): {answer['error']}")
+        try:
+            answer = json.loads(line)
+            said = None if "is" in answer else str(answer["error"])
+        except (ValueError, LookupError, TypeError):
+            said = f"found {line[:60]!r}; valid: the agent's answers (a shell there may print more)"
+        if said is not None:
+            raise NetworkError(f"{self.host.name} ({self.host.address}): {said}")
         return answer["is"]
 
     def complaint(self) -> str:

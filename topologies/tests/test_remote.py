@@ -192,3 +192,17 @@ def test_an_agent_whose_connection_ends_leaves_nothing(host: Host) -> None:
     assert scratch.exists() and Path(f"/proc/{sleeper.pid}").exists()
     host.close()
     assert not scratch.exists() and not Path(f"/proc/{sleeper.pid}").exists()
+
+
+@pytest.mark.parametrize("answer", ["Welcome to p!", "[]", "{}", "7"])
+def test_a_shell_that_prints_more_than_the_agent(
+    answer: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    argv = ["sh", "-c", f"echo '{answer}'; cat >/dev/null"]
+    monkeypatch.setattr("topologies.remote.connection.ssh_argv", lambda _host: argv)
+    connection = Connection(RemoteHost("p", "127.0.0.1", "127.0.0.1"), tmp_path / "log")
+    try:
+        with pytest.raises(NetworkError, match=r"^p \(127.0.0.1\): found b.*; valid: the agent's"):
+            connection.call("hello")
+    finally:
+        connection.close()
