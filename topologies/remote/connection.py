@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shlex
 import subprocess
 import threading
@@ -17,6 +18,7 @@ from common.files import tail
 from common.shell import NetworkError, check, die_with_parent, enter_network_namespace
 from topologies.remote.inventory import RemoteHost
 
+SILENT_S: Final = 60.0  # without a byte of an answer, besides what the call itself may take
 END_S: Final = 10.0  # for an agent to end everything after its input ended
 OPTIONS: Final = (
     *("-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"),
@@ -66,13 +68,19 @@ class Connection:
 
     def call(self, name: str, **given: object) -> Any:
         """Return what the agent's function returns. Raises NetworkError."""
-        assert self._ssh.stdin is not None and self._ssh.stdout is not None
+        assert self._ssh.stdin is not None
         asked = json.dumps({"call": name, "with": given}) + "\n"
         with self._lock:
             try:
                 self._ssh.stdin.write(asked.encode())
                 self._ssh.stdin.flush()
-                line = self._ssh.stdout.readline()
+                line = self._answer(SILENT_S + float(str(given.get("timeout_s", 0))))
+            except TimeoutError as error:
+                self._ssh.kill()  # else the next call would take this one's answer
+                self._ssh.wait()
+                raise NetworkError(
+                    f"{self.host.name} ({self.host.address}): no answer to '{name}' within {error}"
+                ) from None
             except (OSError, ValueError):
                 line = b""
         if not line:
@@ -85,6 +93,20 @@ class Connection:
         if said is not None:
             raise NetworkError(f"{self.host.name} ({self.host.address}): {said}")
         return answer["is"]
+
+    def _answer(self, silent_s: float) -> bytes:
+        """Return the next line; b"" at the end. Raises TimeoutError, with the time, and OSError."""
+        assert self._ssh.stdout is not None
+        fd, line = self._ssh.stdout.fileno(), bytearray()
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        while not line.endswith(b"\n"):
+            if not poll.poll(silent_s * 1000):
+                raise TimeoutError(f"{silent_s:g} s")
+            if not (more := os.read(fd, 1 << 16)):
+                return b""
+            line += more
+        return bytes(line)
 
     def complaint(self) -> str:
         """Return why the connection is lost."""

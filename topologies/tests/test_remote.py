@@ -199,10 +199,27 @@ def test_a_shell_that_prints_more_than_the_agent(
     answer: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     argv = ["sh", "-c", f"echo '{answer}'; cat >/dev/null"]
-    monkeypatch.setattr("topologies.remote.connection.ssh_argv", lambda _host: argv)
-    connection = Connection(RemoteHost("p", "127.0.0.1", "127.0.0.1"), tmp_path / "log")
+    monkeypatch.setattr(connection, "ssh_argv", lambda _host: argv)
+    found = Connection(RemoteHost("p", "127.0.0.1", "127.0.0.1"), tmp_path / "log")
     try:
         with pytest.raises(NetworkError, match=r"^p \(127.0.0.1\): found b.*; valid: the agent's"):
-            connection.call("hello")
+            found.call("hello")
     finally:
-        connection.close()
+        found.close()
+
+
+@pytest.mark.parametrize("said", ["", '{"is": '])
+def test_a_silent_agent_is_given_up(
+    said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    argv = ["sh", "-c", f"printf '{said}'; cat >/dev/null"]
+    monkeypatch.setattr(connection, "ssh_argv", lambda _host: argv)
+    monkeypatch.setattr(connection, "SILENT_S", 0.5)
+    found = Connection(RemoteHost("p", "127.0.0.1", "127.0.0.1"), tmp_path / "log")
+    try:
+        with pytest.raises(NetworkError, match="p .127.0.0.1.: no answer to 'hello' within 0.5 s"):
+            found.call("hello")
+        with pytest.raises(NetworkError, match="lost the connection"):
+            found.call("hello")
+    finally:
+        found.close()
