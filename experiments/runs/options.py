@@ -106,14 +106,6 @@ class Overrides(BuildOptions):
 class RunChoices(Overrides):
     """How to run an experiment."""
 
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="An experiment or a .yaml file.",
-            autocompletion=completing(_experiments),
-        ),
-    ]
     only: Annotated[
         list[str],
         typer.Option(
@@ -194,7 +186,21 @@ class RunChoices(Overrides):
 
 
 @dataclass(kw_only=True)
-class RunOptions(RunChoices):
+class NamedRun(RunChoices):
+    """A run of an experiment that the user names."""
+
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="An experiment or a .yaml file.",
+            autocompletion=completing(_experiments),
+        ),
+    ]
+
+
+@dataclass(kw_only=True)
+class RunOptions(NamedRun):
     """Options of `run`."""
 
     clock: Annotated[
@@ -216,7 +222,7 @@ class RunOptions(RunChoices):
 
 
 @dataclass(kw_only=True)
-class RemoteOptions(RunChoices):
+class RemoteOptions(NamedRun):
     """Options of `remote`."""
 
     inventory: Annotated[

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -162,6 +163,9 @@ def test_programs_and_files_of_an_agent(host: Host, tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     host.mirror(log)
     sleeper = host.popen(["sh", "-c", 'echo on > "$0"; sleep 1000', str(log)])
+    deadline = time.monotonic() + 20
+    while not host.contents(host.there(str(log))) and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert sleeper.poll() is None
     sleeper.send_signal(signal.SIGTERM)
     assert sleeper.wait(timeout=20) == -signal.SIGTERM
