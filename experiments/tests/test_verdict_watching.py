@@ -104,6 +104,41 @@ def test_one_bad_block_of_one_receiver_is_enough(
     assert "umass to sl1 (path), 10 to 20 s" in check.text
 
 
+def sparse(*delays_ms: float) -> list[Block]:
+    """Return blocks that are 30 s apart, of a packet each."""
+    return [Block(30.0 * i, 1, ms, ms, ms, ms) for i, ms in enumerate(delays_ms)]
+
+
+@pytest.mark.parametrize(
+    ("delays", "status"),
+    [
+        ([20.5] * 6, "pass"),
+        ([20.5] * 4, "warn"),  # too few in the whole replay
+        ([20.5] * 5 + [15.0], "fail"),
+        ([20.5] * 5 + [23.0], "fail"),
+        ([20.5] * 9 + [23.0], "fail"),  # the last, with those that five have no use for
+        ([20.5] * 6 + [20.6] * 4, "warn"),
+    ],
+)
+def test_few_packets_are_judged_together(delays: list[float], status: str) -> None:
+    """A protocol that sends little is no reason for doubt; a packet too early or late is one."""
+    seen = dataclasses.replace(GOOD, flights=[flight(blocks=sparse(*delays))], clock="virtual")
+    check = next(c for c in judge(seen).checks if c.name == "delays during the replay")
+    assert check.status == status
+    if len(delays) == 6:
+        assert "umass to sl1 (path), 0 to 160 s" in check.text
+
+
+def test_few_packets_do_not_hide_behind_many() -> None:
+    """A flight with few packets is judged although another one has many."""
+    seen = dataclasses.replace(
+        GOOD, flights=[flight(), flight(target="sl2", blocks=sparse(*[30.0] * 5))], clock="virtual"
+    )
+    check = next(c for c in judge(seen).checks if c.name == "delays during the replay")
+    assert check.status == "fail"
+    assert "umass to sl2 (path), 0 to 130 s" in check.text
+
+
 def test_no_packet_watched_is_a_warning() -> None:
     assert set(statuses(flights=[]).values()) == {"warn"}
 

@@ -13,9 +13,9 @@ from common.counting import counted
 from common.virtual_time import Clock
 from experiments.verdict.checks import Check, Limits, Status, worst
 from experiments.verdict.one_way import Way
-from topologies.watch.flights import Block
+from topologies.watch.flights import BLOCK_S, Block
 
-LEAST_PACKETS: Final = 5  # of a block: fewer have no median worth judging
+LEAST_PACKETS: Final = 5  # to judge: fewer have no median worth judging
 MEDIAN_MS: Final[Mapping[Clock, Limits]] = {
     "native": Limits(
         2.0, 10.0, "as a round trip's: userspace switches and the relay add tenths of milliseconds"
@@ -126,22 +126,23 @@ class InFlight:
         for flight in self.flights:
             if flight.asked is None:
                 continue
-            for block in flight.blocks:
-                if block.packets >= LEAST_PACKETS:
-                    judged += 1
-                    found += self._judge(flight, flight.asked, block)
+            for block, end_s in spans(flight.blocks):
+                judged += 1
+                found += self._judge(flight, flight.asked, block, end_s)
         if not judged:
-            return Check(NAMES[0], "warn", None, None, "too few packets in every block of 10 s")
+            text = f"fewer than {LEAST_PACKETS} sampled packets over any one path"
+            return Check(NAMES[0], "warn", None, None, text)
         bad = sorted((d for d in found if d.status != "pass"), key=lambda d: -d.excess)
         closest = max(found, key=lambda d: d.excess)
-        text = f"{counted(judged, 'block')} of 10 s of {counted(len(self.flights), 'flight')}: "
+        text = f"{counted(judged, 'block')} of 10 s or more, "
+        text += f"{counted(len(self.flights), 'flight')}: "
         if not bad:
             return Check(NAMES[0], "pass", judged, judged, f"{text}worst: {closest.text}")
         text += "; ".join(d.text for d in bad[:6]) + ("; ..." if len(bad) > 6 else "")
         return Check(NAMES[0], worst([d.status for d in bad]), judged, judged - len(bad), text)
 
-    def _judge(self, flight: FlightSeen, way: Way, block: Block) -> list[_Delay]:
-        where = f"{flight.name}, {block.begin_s:g} to {block.begin_s + 10:g} s"
+    def _judge(self, flight: FlightSeen, way: Way, block: Block, end_s: float) -> list[_Delay]:
+        where = f"{flight.name}, {block.begin_s:g} to {end_s:g} s"
         early = way.delay_ms - way.jitter_ms - block.least_ms
         text = f"{where}, {EARLY} {block.least_ms:.3f} ms instead of {way.delay_ms:g} ms"
         found = [_Delay(early / EARLY_MS.fail, text, EARLY_MS.status(round(early, 6)))]
@@ -230,6 +231,35 @@ class InFlight:
             text = f"{check.text}; the watcher itself missed {self.unseen}"
             return Check(NAMES[4], "warn", check.asked, check.found, text)
         return check
+
+
+def spans(blocks: Sequence[Block]) -> list[tuple[Block, float]]:
+    """Return the blocks that can be judged, and their ends. Where no block of 10 s has enough
+    packets (the sender sends little), neighbours are joined until they have enough."""
+    if enough := [b for b in blocks if b.packets >= LEAST_PACKETS]:
+        return [(block, block.begin_s + BLOCK_S) for block in enough]
+    found: list[tuple[Block, float]] = []
+    few: list[Block] = []
+    for block in blocks:
+        few.append(block)
+        if sum(b.packets for b in few) >= LEAST_PACKETS:
+            found.append((_joined(few), block.begin_s + BLOCK_S))
+            few = []
+    if few and found:
+        found[-1] = (_joined([found[-1][0], *few]), few[-1].begin_s + BLOCK_S)
+    return found
+
+
+def _joined(blocks: Sequence[Block]) -> Block:
+    """Return blocks as one. Half of all packets are no later than the latest of their medians."""
+    return Block(
+        blocks[0].begin_s,
+        sum(b.packets for b in blocks),
+        min(b.least_ms for b in blocks),
+        max(b.median_ms for b in blocks),
+        max(b.late_ms for b in blocks),
+        max(b.most_ms for b in blocks),
+    )
 
 
 def is_certain(count: int, packets: int, share: float) -> bool:
