@@ -32,7 +32,7 @@ from common.virtual_time import EXTERNAL_TIME, TIME_TRAVEL
 from virtual import status_page
 from virtual.cores import one_core
 from virtual.kernel_build import Kernel
-from virtual.stall import Stall, processor_waits
+from virtual.stall import Awake, Stall, processor_waits
 from virtual.view import view_of
 from virtual.walls import WalledProcess, WallError
 
@@ -263,7 +263,8 @@ class Guest:
             core = self._stack.enter_context(one_core())
             self._process = self._start(core, shares)
             self.started = time.monotonic()
-            self._stall = self._new_stall(self.started)
+            self._awake = Awake(self.started)
+            self._stall = self._new_stall()
         except BaseException:
             self._stack.close()
             raise
@@ -305,9 +306,9 @@ class Guest:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _new_stall(self, now: float) -> Stall:
+    def _new_stall(self) -> Stall:
         session = self._process.warden.pid
-        return Stall(self.spec.stall_s, now, lambda: processor_waits(session))
+        return Stall(self.spec.stall_s, self._awake.so_far_s, lambda: processor_waits(session))
 
     @property
     def times(self) -> Times:
@@ -334,7 +335,7 @@ class Guest:
         GuestError when it stalls, exceeds its limit or ends without a result; the guest is then
         stopped."""
         code = self._process.poll()
-        now = time.monotonic()
+        now = self._awake.at(time.monotonic())
         if code is not None:
             return self._result()
         if self._paused:
@@ -347,7 +348,7 @@ class Guest:
                 f"no virtual time passed for {self.spec.stall_s:g} s of real time "
                 f"(at {times.virtual_s:.6f} s): {holder}"
             )
-        if self.spec.limit_s is not None and now - self.started > self.spec.limit_s:
+        if self.spec.limit_s is not None and now > self.spec.limit_s:
             holder = self.on_the_processor()
             self.kill()
             raise GuestError(
@@ -380,7 +381,8 @@ class Guest:
     def resume(self) -> None:
         """End a `pause`."""
         self._paused = False
-        self._stall = self._new_stall(time.monotonic())
+        self._awake.at(time.monotonic())
+        self._stall = self._new_stall()
         self._process.signal(signal.SIGCONT)
 
     def tell_to_stop(self) -> None:

@@ -12,6 +12,22 @@ from typing import Final
 STALL_PROGRESS_S: Final = 0.010
 LOOK_S: Final = 1.0  # between two readings of how long processes have waited
 NANOSECONDS: Final = 1_000_000_000
+AWAY_S: Final = 5.0  # between two readings; who looks more rarely was stopped meanwhile
+
+
+class Awake:
+    """Real time less that during which the process that reads it was stopped itself, and the guest
+    with it: by a signal, the freezer of a cgroup, or the suspension of the machine."""
+
+    def __init__(self, now: float) -> None:
+        self._last = now
+        self.so_far_s = 0.0
+
+    def at(self, now: float) -> float:
+        """Return the seconds awake until `now`. Of a longer gap, AWAY_S count."""
+        self.so_far_s += min(now - self._last, AWAY_S)
+        self._last = now
+        return self.so_far_s
 
 
 class Stall:

@@ -37,7 +37,7 @@ from virtual.guest import (
     run_guest,
 )
 from virtual.kernel_build import Kernel
-from virtual.stall import Stall, processor_waits
+from virtual.stall import AWAY_S, Awake, Stall, processor_waits
 from virtual.walls import WalledProcess
 
 KERNEL = Kernel(Path("/k/linux"), "7.2.11", "0123abcd", True)
@@ -126,6 +126,17 @@ def test_a_stall_is_no_virtual_progress_for_the_whole_limit() -> None:
     creeping = Stall(10.0, now=0.0)
     assert not creeping.stalled(0.011, 9.0)  # ... 11 ms do
     assert not creeping.stalled(0.011, 18.9)
+
+
+def test_time_in_which_everything_was_stopped_does_not_count() -> None:
+    awake = Awake(100.0)
+    stall = Stall(10.0, awake.so_far_s)
+    assert awake.at(101.0) == 1.0
+    assert not stall.stalled(0.0, awake.at(700.0)), "frozen for ten minutes"
+    assert awake.at(701.0) == 1.0 + AWAY_S + 1.0
+    for second in range(4):
+        stalled = stall.stalled(0.0, awake.at(702.0 + second))
+    assert stalled, "11 s of its own time"
 
 
 def test_waiting_for_a_processor_is_no_stall() -> None:
