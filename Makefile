@@ -91,7 +91,7 @@ test-all: build
 	@$(MAKE) --no-print-directory test-all-setup || echo "make: could not install what only tests use; those tests will be skipped" >&2
 	@$(FRONT_DOOR) run $@ $(PY) -m tests.run all
 test-setup: setup
-	@PATH=$$PATH:/usr/sbin; { command -v tshark && command -v chromium-headless-shell && command -v slurmctld && command -v victoria-metrics && { test -f .venv/share/downpour-test/axe.min.js || ! command -v npm; }; } >/dev/null || ansible/setup --tags testtools
+	@PATH=$$PATH:/usr/sbin; { command -v tshark && command -v chromium-headless-shell && command -v slurmctld && command -v sshd && command -v victoria-metrics && { test -f .venv/share/downpour-test/axe.min.js || ! command -v npm; }; } >/dev/null || ansible/setup --tags testtools
 test-all-setup: test-setup
 	@{ command -v dh && command -v lintian && command -v debootstrap; } >/dev/null || ansible/setup --tags deb
 	@{ command -v s390x-linux-gnu-gcc && command -v arm-linux-gnueabihf-gcc && command -v qemu-s390x; } >/dev/null || ansible/setup --tags cross

@@ -110,6 +110,19 @@ class Lab:
             time.sleep(0.1)
         pytest.skip(f"sshd does not start: {log.read_text()}: NOTHING was tested")
 
+    def circuits(self, inventory: Path) -> Path:
+        """Join the hub and each host by two more wires; add them to the inventory's hosts."""
+        text = inventory.read_text()
+        for number, name in enumerate(HOSTS, start=2):
+            for kind in ("path", "control"):
+                here, there = f"{kind[0]}{number}", f"{kind}0"
+                pair = f"link add {here} netns {self.tag}-hub type veth peer name {there}"
+                check(["ip", *pair.split(), "netns", f"{self.tag}-{name}"])
+            ends = f"downpour_circuit=path0,control0 downpour_hub_circuit=p{number},c{number}"
+            text = text.replace(f"{name} ansible_host", f"{name} {ends} ansible_host")
+        inventory.write_text(text)
+        return inventory
+
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `downpour remote lossy` in the hub."""
         argv = [str(PYTHON), "-B", "-m", "downpour", "remote", "lossy", *words]
@@ -175,6 +188,22 @@ def test_a_cell_over_three_machines(lab: Lab, tmp_path: Path) -> None:
     assert manifest["hosts"] == {"umass": "10.99.0.2", "wsu1": "10.99.0.3"}
     assert lab.interfaces() == before
     assert not [path for path in hosts.values() if Path(path["scratch"]).exists()]
+
+
+def test_a_cell_over_vlans_that_the_site_gives(lab: Lab, tmp_path: Path) -> None:
+    inventory = lab.circuits(lab.up(1500))  # too small for a tunnel
+    before = lab.interfaces()
+    done = lab.run(*words(inventory, tmp_path / "runs"))
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    (cell,) = (tmp_path / "runs/lossy").glob("2*/cells/*")
+    verdict = json.loads((cell / "verdict.json").read_text())
+    checks: dict[str, dict[str, Any]] = {c["name"]: c for c in verdict["checks"]}
+    for name in ("tunnels to the hosts", "products identical", "neighbours' counters"):
+        assert checks[name]["status"] == "pass", checks[name]
+    carried = json.loads((cell / "hosts.json").read_text())["wsu1"]["after"]["tunnels"]
+    assert carried["wsu1-nic1"]["received_there"] > 1000
+    names = [line.split("@")[0] for one in lab.interfaces() for line in one.splitlines()]
+    assert names == [line.split("@")[0] for one in before for line in one.splitlines()]
 
 
 def test_a_network_below_that_cannot_carry_whole_frames(lab: Lab, tmp_path: Path) -> None:

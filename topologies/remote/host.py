@@ -31,12 +31,13 @@ from topologies.emulate.build import (
     parse_node_readback,
 )
 from topologies.emulate.facts import KernelFacts
+from topologies.model.network import Host as NetworkHost
 from topologies.model.network import Network
 from topologies.remote import checkout
 from topologies.remote.connection import Connection
 from topologies.remote.inventory import RemoteHost
 from topologies.remote.process import RemoteProcess, descriptor
-from topologies.remote.tunnels import NEEDED_MTU, PORT, Tunnel
+from topologies.remote.tunnels import MTU, NEEDED_MTU, PORT, Circuit, Tunnel, Way
 
 COPY_S: Final = 0.2  # between copies of what programs have written
 CLOCK_LOOKS: Final = 20
@@ -71,20 +72,32 @@ class ClockOffset:
 
 
 @dataclass(frozen=True)
+class Link:
+    """An interface of a machine. `mtu`: in bytes."""
+
+    name: str
+    mtu: int
+
+
+@dataclass(frozen=True)
 class Route:
-    """How a machine reaches another. `mtu`: of the interface, in bytes."""
+    """How a machine reaches another."""
 
     source: str
-    interface: str
-    mtu: int
+    link: Link
+
+
+def link_of(run: Callable[[Sequence[str]], str], name: str) -> Link:
+    """Return an interface of the machine where `run` runs tools. Raises NetworkError."""
+    (link,) = json.loads(run(["ip", "-j", "link", "show", "dev", name]))
+    return Link(name, int(link["mtu"]))
 
 
 def route_to(run: Callable[[Sequence[str]], str], address: str) -> Route:
     """Return the route to an address, of the machine where `run` runs tools. Raises
     NetworkError."""
     (route,) = json.loads(run(["ip", "-j", "route", "get", address]))
-    (link,) = json.loads(run(["ip", "-j", "link", "show", "dev", route["dev"]]))
-    return Route(str(route["prefsrc"]), str(route["dev"]), int(link["mtu"]))
+    return Route(str(route["prefsrc"]), link_of(run, str(route["dev"])))
 
 
 class Host:
@@ -100,7 +113,7 @@ class Host:
         self._copies: list[_Copy] = []
         self._copying = threading.Lock()
         self._stop = threading.Event()
-        self.tunnels: list[Tunnel] = []
+        self.tunnels: list[Way] = []
         self._outputs = 0
         self._forward: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._copy_on, daemon=True)
@@ -237,10 +250,41 @@ class Host:
         self.call("signal", pid=pid, number=int(number))
 
     # -- the machine --------------------------------------------------------------------------
-    def make_nic(self, tunnel: Tunnel) -> None:
+    def make_nic(self, tunnel: Way) -> None:
         """Make the host's end of a tunnel. Raises NetworkError."""
         commands = tunnel.make_there()
         self.call("tunnel", commands=commands, link=tunnel.link, nic=tunnel.nic)
+
+    def _ways(self, host: NetworkHost) -> list[Way]:
+        """Return how the frames of the host's NICs get here. Raises NetworkError."""
+        nics = (host.nic1, host.nic2)
+        if self.host.circuit:
+            for interface in self.host.hub_circuit:
+                self._check_mtu(link_of(self._run_here, interface), "this machine", MTU)
+            for interface in self.host.circuit:
+                self._check_mtu(link_of(self._run_there, interface), self.host.address, MTU)
+            pairs = zip(nics, self.host.hub_circuit, self.host.circuit, strict=True)
+            return [Circuit(n.interface, n.mac, next(_numbers), *both) for n, *both in pairs]
+        route = route_to(self._run_here, self.host.tunnel)
+        here = self.host.hub or route.source
+        back = route_to(self._run_there, here)
+        self._check_mtu(back.link, self.host.address, NEEDED_MTU)
+        self._check_mtu(route.link, "this machine", NEEDED_MTU)
+        ends = (here, self.host.tunnel)
+        return [Tunnel(nic.interface, nic.mac, next(_numbers), *ends) for nic in nics]
+
+    def _check_mtu(self, link: Link, machine: str, needed: int) -> None:
+        if link.mtu < needed:
+            raise NetworkError(
+                f"{self.name}: found MTU {link.mtu} of {link.name} on {machine}; valid: "
+                f"{needed} or more, for a whole frame in a tunnel"
+            )
+
+    def _run_here(self, argv: Sequence[str]) -> str:
+        return self._connection.check_at_home(argv)
+
+    def _run_there(self, argv: Sequence[str]) -> str:
+        return str(self.call("at_home", argv=list(argv)))
 
     def join(self, network: Network, facts: KernelFacts, pid: int) -> None:
         """Join the host to its place, the namespace of `pid`: make its NICs there and configure
@@ -248,23 +292,12 @@ class Host:
         host = network.host(self.name)
         if network.lane_count > 1:
             raise NetworkError(f"{self.name}: found {network.lane_count} lanes; valid: one")
-        route = route_to(self._connection.check_at_home, self.host.tunnel)
-        here = self.host.hub or route.source
-        back = route_to(lambda argv: str(self.call("at_home", argv=argv)), here)
-        for machine, way in ((self.host.address, back), ("this machine", route)):
-            if way.mtu < NEEDED_MTU:
-                raise NetworkError(
-                    f"{self.name}: found MTU {way.mtu} of {way.interface} on {machine}; valid: "
-                    f"{NEEDED_MTU} or more, for a whole frame in a tunnel"
-                )
-        for nic in (host.nic1, host.nic2):
-            number = next(_numbers)
-            tunnel = Tunnel(nic.interface, nic.mac, number, here, self.host.tunnel)
-            for command in tunnel.make_here(pid):
+        for way in self._ways(host):
+            for command in way.make_here(pid):
                 self._connection.check_at_home(command)
-            check(in_node(pid, ["sh", "-s"]), stdin=tunnel.join())
-            self.make_nic(tunnel)
-            self.tunnels.append(tunnel)
+            check(in_node(pid, ["sh", "-s"]), stdin=way.join())
+            self.make_nic(way)
+            self.tunnels.append(way)
         found = parse_node_readback(self.output(["sh", "-s"], host_script(network, host, facts)))
         path = nic1_interface(network, host, facts)
         expected = {host.nic1.interface: ""}
@@ -278,10 +311,11 @@ class Host:
     def _ping(self, address: str) -> None:
         argv = ["ping", "-n", "-q", "-c", "3", "-i", "0.2", "-W", str(PING_TIMEOUT_S), address]
         if self.run(argv).returncode != 0:
-            raise NetworkError(
-                f"{self.name}: no answer from {address} through the tunnels; valid: UDP port "
-                f"{PORT} open between {self.host.tunnel} and this machine"
-            )
+            need = f"UDP port {PORT} open between {self.host.tunnel} and this machine"
+            if self.host.circuit:
+                pairs = zip(self.host.circuit, self.host.hub_circuit, strict=True)
+                need = f"a VLAN that joins {' and '.join(map(' there to '.join, pairs))} here"
+            raise NetworkError(f"{self.name}: no answer from {address}; valid: {need}")
 
     def forward(self, socket: Path) -> None:
         """Let programs there reach a socket here, at its counterpart. Raises NetworkError."""
@@ -323,6 +357,11 @@ class Host:
             self._thread.join()
         with contextlib.suppress(NetworkError):
             self.copy()
+        for way in self.tunnels:
+            for end, run in ((way.here, self._run_here), (way.there, self._run_there)):
+                for command in way.unmake(end):
+                    with contextlib.suppress(NetworkError):
+                        run(command)
         for copy in self._copies:
             os.close(copy.fd)
         if self._forward is not None:

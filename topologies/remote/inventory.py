@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,11 +17,17 @@ ROOT: Final = "downpour"  # in the user's home, as the playbooks; else downpour_
 HOST: Final = "downpour_host"  # the host of the topology; else the name in the inventory
 TUNNEL: Final = "downpour_tunnel"  # the machine's address for tunnels; else ansible_host
 HUB: Final = "downpour_hub"  # the address of the machine with the switches, as this one sees it
+# Instead of tunnels, two interfaces there and two here, for the path and for control; the site has
+# put each pair into one VLAN.
+CIRCUIT: Final = "downpour_circuit"
+HUB_CIRCUIT: Final = "downpour_hub_circuit"
+NICS: Final = ("path", "control")
 
 
 @dataclass(frozen=True)
 class RemoteHost:
-    """A host of the topology (`name`) and how to reach its machine. `hub` "": by the route."""
+    """A host of the topology (`name`) and how to reach its machine. `hub` "": by the route.
+    `circuit`, `hub_circuit`: interfaces there and here; empty: tunnels."""
 
     name: str
     address: str
@@ -32,6 +38,8 @@ class RemoteHost:
     key: str = ""
     ssh_arguments: str = ""
     root: str = ROOT
+    circuit: tuple[str, ...] = ()
+    hub_circuit: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields by name."""
@@ -91,6 +99,8 @@ def hosts_of(variables: Mapping[str, Mapping[str, Any]], path: Path) -> list[Rem
                 key=str(given.get("ansible_ssh_private_key_file", "")),
                 ssh_arguments=" ".join(filter(None, map(str, arguments))),
                 root=str(given.get("downpour_root", ROOT)).rstrip("/"),
+                circuit=_circuit(given, CIRCUIT, HUB_CIRCUIT, f"{path}, {name}"),
+                hub_circuit=_circuit(given, HUB_CIRCUIT, CIRCUIT, f"{path}, {name}"),
             )
         )
     if not found:
@@ -98,6 +108,25 @@ def hosts_of(variables: Mapping[str, Mapping[str, Any]], path: Path) -> list[Rem
     names = [host.name for host in found]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise NetworkError(f"{path}: found host '{twice[0]}' twice; valid: each once ({HOST})")
+    ends = [interface for host in found for interface in host.hub_circuit]
+    if twice := sorted({end for end in ends if ends.count(end) > 1}):
+        raise NetworkError(
+            f"{path}: found interface '{twice[0]}' twice; valid: each once ({HUB_CIRCUIT})"
+        )
+    return found
+
+
+def _circuit(given: Mapping[str, Any], name: str, other: str, where: str) -> tuple[str, ...]:
+    """Return the two interfaces of a variable; () if neither it nor its other end is given."""
+    text = str(given.get(name, ""))
+    found = tuple(part.strip() for part in text.split(",")) if text else ()
+    if not found and other not in given:
+        return ()
+    if len(found) != len(NICS) or not all(found) or len(set(found)) != len(NICS):
+        raise NetworkError(
+            f"{where}: found {name}='{text}'; valid: two interfaces, for the path and for control "
+            f"(eth1.701,eth1.702), together with {other}"
+        )
     return found
 
 
@@ -119,4 +148,8 @@ def to_json(hosts: Iterable[RemoteHost]) -> str:
 
 def from_json(text: str) -> list[RemoteHost]:
     """Return the hosts that a text of `to_json` describes."""
-    return [RemoteHost(**raw) for raw in json.loads(text)]
+    found = [RemoteHost(**raw) for raw in json.loads(text)]  # JSON has lists, no tuples
+    return [
+        replace(host, circuit=tuple(host.circuit), hub_circuit=tuple(host.hub_circuit))
+        for host in found
+    ]

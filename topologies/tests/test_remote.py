@@ -62,6 +62,23 @@ def test_a_host_has_what_the_inventory_says() -> None:
             {"a": {}, "b": {"downpour_host": "a"}},
             "hosts.ini: found host 'a' twice; valid: each once (downpour_host)",
         ),
+        (
+            {"a": {"downpour_circuit": "e1", "downpour_hub_circuit": "e2,e3"}},
+            "hosts.ini, a: found downpour_circuit='e1'; valid: two interfaces, for the path and "
+            "for control (eth1.701,eth1.702), together with downpour_hub_circuit",
+        ),
+        (
+            {"a": {"downpour_circuit": "e1,e2"}},
+            "hosts.ini, a: found downpour_hub_circuit=''; valid: two interfaces, for the path and "
+            "for control (eth1.701,eth1.702), together with downpour_circuit",
+        ),
+        (
+            {
+                "a": {"downpour_circuit": "e1,e2", "downpour_hub_circuit": "x1,x2"},
+                "b": {"downpour_circuit": "e1,e2", "downpour_hub_circuit": "x2,x3"},
+            },
+            "hosts.ini: found interface 'x2' twice; valid: each once (downpour_hub_circuit)",
+        ),
     ],
 )
 def test_wrong_inventories(variables: dict[str, dict[str, str]], message: str) -> None:
@@ -87,6 +104,13 @@ def test_both_ends_of_a_tunnel_agree() -> None:
     assert here[here.index("remote") + 1] == there[there.index("local") + 1] == "10.0.0.2"
     assert here[here.index("id") + 1] == there[there.index("id") + 1] == "77"
     assert ["ip", "link", "set", "dpv77", "address", tunnel.mac] in tunnel.make_there()
+
+
+def test_a_host_with_vlans_that_the_site_gives() -> None:
+    given = {"downpour_circuit": "eth1.701, eth1.702", "downpour_hub_circuit": "e701,e702"}
+    (found,) = inventory.hosts_of({"a": given}, FILE)
+    assert (found.circuit, found.hub_circuit) == (("eth1.701", "eth1.702"), ("e701", "e702"))
+    assert inventory.from_json(inventory.to_json([found])) == [found]
 
 
 def machine(directory: Path) -> tuple[Path, Path]:
