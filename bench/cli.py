@@ -26,7 +26,7 @@ from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from common.places import ROOT, RUNS
 from common.quantities import minutes_text
-from common.shell import termination_as_interrupt
+from common.shell import NetworkError, termination_as_interrupt
 from virtual.cores import available_cores
 from virtual.kernel_build import Kernel, KernelError, find_kernel
 
@@ -290,4 +290,33 @@ def outlook_command(_options: OutlookOptions) -> int:
         text = f"{sample.repair}, m = {sample.receivers}, p = {100 * sample.loss:g} %"
         print(f"[{number}/{total}] {text}: {sample.cost:.4g}", file=sys.stderr, flush=True)
     print(outlook.tables(samples), end="")
+    return EXIT_OK
+
+
+@dataclass(kw_only=True)
+class BucketOptions:
+    """The options of `bench bucket`."""
+
+    repeats: Annotated[
+        int, typer.Option(parser=count, metavar="N", help="Repeats of each measurement.")
+    ] = 3
+    busy: Annotated[
+        bool, typer.Option("--busy", help="Beside a program that spins on each core.")
+    ] = False
+
+
+@command(app, "bucket", told=told)
+def bucket_command(options: BucketOptions) -> int:
+    """Measure what a token bucket passes of its rate, by its burst: MPUP16's LDM6 sends through
+    one (root)."""
+    from bench import bucket
+
+    try:
+        found = []
+        for passed in bucket.measure(bucket.settings(), options.repeats, load=options.busy):
+            found.append(passed)
+            print(f"{passed.setting}: {bucket.shown(passed)}", file=sys.stderr, flush=True)
+    except (NetworkError, OSError) as error:
+        raise Failure(f"bench: {error}") from error
+    print(bucket.table(found), end="")
     return EXIT_OK
