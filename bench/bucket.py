@@ -162,9 +162,12 @@ class Pair:
         """Run a command in a host. Raises NetworkError."""
         return check(in_node(self.pid(host), argv))
 
-    def bucket_bytes(self) -> int:
-        """Return what the bucket has sent."""
-        return parse_bytes(self.run(0, ["tc", "-j", "-s", "qdisc", "show", "dev", NIC]))
+    def sent(self) -> tuple[float, int]:
+        """Return what the bucket has sent, after the time. Programs start late on a busy
+        machine, so the time is the middle of the question."""
+        before_s = time.monotonic()
+        found = parse_bytes(self.run(0, ["tc", "-j", "-s", "qdisc", "show", "dev", NIC]))
+        return (before_s + time.monotonic()) / 2, found
 
     def close(self) -> None:
         """End everything."""
@@ -205,9 +208,9 @@ def _pass(pair: Pair, setting: Setting, seconds: float) -> float:
     sender = popen(in_node(pair.pid(0), [sys.executable, "-c", SEND]))
     try:
         time.sleep(SETTLE_S)
-        begin_s, begin = time.monotonic(), pair.bucket_bytes()
+        begin_s, begin = pair.sent()
         time.sleep(seconds)
-        end_s, end = time.monotonic(), pair.bucket_bytes()
+        end_s, end = pair.sent()
     finally:
         sender.kill()
         sender.wait()

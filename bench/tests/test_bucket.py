@@ -36,6 +36,7 @@ def test_a_bucket_that_is_not_there() -> None:
         bucket.parse_bytes('[{"kind": "noqueue", "bytes": 1}]')
 
 
+@pytest.mark.alone
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root")
 def test_a_slow_bucket_passes_its_rate() -> None:
