@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from common.shell import check_all
-from topologies.emulate import census
+from topologies.emulate import census, sockets
 from topologies.emulate.build import nic1_interface
 from topologies.emulate.counter_reading import firewalls, switch_of_interface
 from topologies.emulate.elsewhere import NOBODY, Elsewhere
@@ -73,7 +73,9 @@ def read(
     asked = [s.name for s in network.switches if switches is None or s.name in switches]
     found |= _openflow(asked, owner, pause_s)
     here_only = {node: pid for node, pid in pids.items() if node not in elsewhere}
-    found |= census.summary(census.programs(here_only))
+    programs = census.programs(here_only)
+    found |= census.summary(programs)
+    found |= sockets.of_nodes(here_only, programs)
     return found
 
 
@@ -178,6 +180,7 @@ def plan(
             names[host.name].add(nic1_interface(network, host, facts, lane))
     if inner:
         names[WIRE] = inner  # its loopback was never set up
+    asked |= {f"{node} sockets": sockets.OWN for node in names if node not in elsewhere}
     for node, here in names.items():
         asked[f"{node} interfaces"] = " ".join(sorted(here))
         asked[f"{node} rules"] = RULES

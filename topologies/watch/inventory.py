@@ -35,6 +35,8 @@ OFFLOADS: Final = {  # linux/ethtool.h: legacy requests, one per feature
     "generic-segmentation-offload": 0x23,
     "generic-receive-offload": 0x2B,
 }
+GET_FEATURES: Final = 0x3A
+FEATURE_WORDS: Final = 2  # of 32 features; NETDEV_FEATURE_COUNT is 61 in Linux 6.18
 IFF_UP: Final = 0x1
 SIOCETHTOOL: Final = 0x8946
 # linux/if_link.h
@@ -253,17 +255,31 @@ def _offloads(found: Inventory) -> None:
                 if value:
                     on.append(feature)
             found[f"{name} offloads"] = " ".join(on) or "none"
+            found[f"{name} features"] = _features(one, name)
+
+
+def _features(one: socket.socket, name: str) -> str:
+    """Return all active features of an interface, as bits."""
+    buffer = bytearray(struct.pack("=II", GET_FEATURES, FEATURE_WORDS) + bytes(16 * FEATURE_WORDS))
+    _ask(one, name, buffer)
+    return " ".join(f"{active:08x}" for active in struct.unpack_from("=8xI12xI", buffer, 8)[::-1])
 
 
 def _ethtool(one: socket.socket, name: str, command: int) -> int:
     buffer = bytearray(struct.pack("=II", command, 0))
+    return int(struct.unpack("=II", buffer)[1]) if _ask(one, name, buffer) else 0
+
+
+def _ask(one: socket.socket, name: str, buffer: bytearray) -> bool:
+    """Ask an interface by ethtool's ioctl; the answer replaces the question. Return whether it has
+    one."""
     pointer = (ctypes.c_char * len(buffer)).from_buffer(buffer)
     request = struct.pack("@16sP16x", name.encode(), ctypes.addressof(pointer))
     try:
         fcntl.ioctl(one.fileno(), SIOCETHTOOL, request)
     except OSError:
-        return 0
-    return int(struct.unpack("=II", buffer)[1])
+        return False
+    return True
 
 
 def _digest(lines: Iterable[str]) -> str:

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attempts to fool the verdict from where it does not look at first: programs that hide, what a
+host has learned, and features of interfaces. As in `test_fool`, natively and in virtual time."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from common.shell import namespace_of
+from experiments.tests.test_catch import LINK, ROOT_ONLY
+from experiments.tests.test_fool import (
+    CHANGED,
+    PLANNED,
+    PORT_OF_Q,
+    Action,
+    Attempt,
+    Unable,
+    end_program,
+    in_a_guest,
+    running,
+    seen_and_undone,
+    tool,
+)
+from topologies.emulate.emulation import Emulation
+from topologies.tests.networks import two_hosts
+from topologies.tests.test_emulation import network_up
+
+# A flow that takes a tenth of the link: it shares the sender's queue with FMTP's repairs.
+FLOW: Final = """
+import socket, sys, time
+open("/proc/self/comm", "w").write(sys.argv[1])
+one = socket.socket(fileno=int(sys.argv[3])) if len(sys.argv) > 3 else socket.socket(type=2)
+while True:
+    one.sendto(bytes(1400), (sys.argv[2], 9))
+    time.sleep(0.01)
+"""
+
+
+def start(emulation: Emulation, argv: list[str], node: str | None) -> None:
+    """Start a program in a node (None: outside)."""
+    if node is not None:
+        running.append(emulation.popen(node, argv))
+    else:
+        running.append(subprocess.Popen(argv, close_fds=False))
+    time.sleep(0.2)
+    if running[-1].poll() is not None:
+        raise Unable(f"{argv[0]} ended with {running[-1].returncode}")
+
+
+def flow_as(name: str) -> Action:
+    """Return an action: a program of p with another's name sends to q."""
+
+    def action(emulation: Emulation) -> None:
+        start(
+            emulation, [sys.executable, "-c", FLOW, name, emulation.network.host("q").nic1.ip], "p"
+        )
+
+    return action
+
+
+def flow_from_outside(emulation: Emulation) -> None:
+    """A program that is in no host has a socket of p."""
+    with namespace_of(emulation.pids["p"]):
+        one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.set_inheritable(True)
+    to = emulation.network.host("q").nic1.ip
+    start(emulation, [sys.executable, "-c", FLOW, "python3", to, str(one.fileno())], None)
+    one.close()
+
+
+def small_packets(emulation: Emulation) -> None:
+    """q tells p that packets to q may have 600 bytes: ICMP, as if about an answer to a ping."""
+    p, q = (emulation.network.host(name).nic1.ip for name in ("p", "q"))
+    source, target = (socket.inet_aton(ip) for ip in (p, q))
+    answer = struct.pack("!BBHHH", 0, 0, 0, 7, 7)
+    header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 28, 1, 0, 64, 1, 0, source, target)
+    body = header + answer
+    message = struct.pack("!BBHHH", 3, 4, 0, 0, 600) + body
+    total = sum(struct.unpack(f"!{len(message) // 2}H", message))
+    check = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+    message = message[:2] + struct.pack("!H", check) + message[4:]
+    with (
+        namespace_of(emulation.pids["q"]),
+        socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as one,
+    ):
+        one.sendto(message, (p, 0))
+    time.sleep(0.3)
+    shown = emulation.run("p", ["ip", "route", "get", q]).stdout
+    if "mtu 600" not in shown:
+        raise Unable(f"p did not believe it: {shown.strip()}")
+
+
+def forget(emulation: Emulation) -> None:
+    emulation.run("p", ["ip", "route", "flush", "cache"], check=False)
+
+
+def feature(state: str) -> Action:
+    return lambda _e: tool("ethtool", "-K", PORT_OF_Q, "rx-udp-gro-forwarding", state)
+
+
+ATTEMPTS: Final = (
+    Attempt(
+        "a program that calls itself ping and sends",
+        (PLANNED,),
+        before=flow_as("ping"),
+        undo=end_program,
+        text="ping",
+    ),
+    Attempt(
+        "a program outside, with a socket of a host",
+        (PLANNED,),
+        before=flow_from_outside,
+        undo=end_program,
+        text="p sockets",
+    ),
+    Attempt(
+        "a host that learned a smaller MTU by ICMP",
+        (PLANNED,),
+        before=small_packets,
+        undo=forget,
+        text="mtu 600",
+    ),
+    Attempt("the same meanwhile", (PLANNED, CHANGED), meanwhile=small_packets, undo=forget),
+    Attempt(
+        "a port that joins datagrams",
+        (PLANNED,),
+        before=feature("on"),
+        undo=feature("off"),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def emulation() -> Iterator[Emulation]:
+    with network_up(two_hosts(LINK)) as found:
+        yield found
+
+
+class TestFooledFromHiding:
+    pytestmark = [*ROOT_ONLY, pytest.mark.emulated]
+
+    @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda a: a.name)
+    def test_seen(self, emulation: Emulation, tmp_path: Path, attempt: Attempt) -> None:
+        seen_and_undone(emulation, tmp_path, attempt)
+
+
+@pytest.mark.emulated
+@pytest.mark.usefixtures("kernel")
+def test_in_virtual_time() -> None:
+    in_a_guest(Path(__file__), "TestFooledFromHiding")
