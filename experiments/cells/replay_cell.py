@@ -55,7 +55,6 @@ from topologies.model.paths import handoff_of
 
 READY_S: Final = 30.0  # until all subscribers are connected, and 2 s more for each
 READY_PER_HOST_S: Final = 2.0
-TCP_ECN: Final = "net.ipv4.tcp_ecn"
 
 
 class CellRun(CellBase):
@@ -193,8 +192,7 @@ class CellRun(CellBase):
             )
         loss_text = {host: self._inject_loss(host) for host in self.multicast}
         self.tcp_found = self._congestion_control()
-        if self.cell.conditions.ecn == "mark":
-            self._ask_for_marks()
+        self._set_tcp()
         self.settings += self.fidelity.read(self.read_back_clocks)
         write_json(
             self.out / "shaping.json",
@@ -325,14 +323,14 @@ class CellRun(CellBase):
                 return name + note
         return " and ".join(sorted({self.run(host, show).strip() for host in hosts})) + note
 
-    def _ask_for_marks(self) -> None:
-        """Make TCP request explicit congestion notification (RFC 3168) at every host."""
-        for host in (self.publisher, *self.subscribers):
-            self.run(host, ["sysctl", "-q", "-w", f"{TCP_ECN}=1"])
-            self.fidelity.asked.things[f"{host} sysctl ipv4/tcp_ecn"] = "1"
-            self.settings.append(
-                Setting(f"{host} {TCP_ECN}", "1", self.run(host, ["sysctl", "-n", TCP_ECN]).strip())
-            )
+    def _set_tcp(self) -> None:
+        """Change TCP's settings at every host, as the cell's conditions ask."""
+        for name, value in self.cell.conditions.sysctls.items():
+            for host in (self.publisher, *self.subscribers):
+                self.run(host, ["sysctl", "-q", "-w", f"net.ipv4.{name}={value}"])
+                self.fidelity.asked.things[f"{host} sysctl ipv4/{name}"] = value
+                found = self.run(host, ["sysctl", "-n", f"net.ipv4.{name}"]).strip()
+                self.settings.append(Setting(f"{host} net.ipv4.{name}", value, found))
 
     def make_queues(self) -> None:
         """Make a queue at the publisher and at each subscriber."""

@@ -60,6 +60,7 @@ def conditions(fixed: Parameters, m: int) -> Conditions:
     return Conditions(
         aqm=fixed.aqm,
         ecn=fixed.ecn,
+        sack=fixed.sack,
         tcp=fixed.tcp or "",
         first_receiver=fixed.first_receiver,
         b_rcv_i_bytes=fixed.b_rcv_i and fixed.b_rcv_i[:m],

@@ -62,6 +62,7 @@ class Conditions:
 
     aqm: str = "fifo"
     ecn: str = "drop"
+    sack: str = "on"
     tcp: str = ""  # the only congestion control; empty: the first of tcp_congestion_control
     first_receiver: str = AS_OTHERS
     b_rcv_i_bytes: tuple[int, ...] | None = None  # by receiver; None: b_rcv for all
@@ -76,6 +77,12 @@ class Conditions:
         """Return the conditions that differ from the defaults."""
         usual = asdict(Conditions())
         return {name: value for name, value in asdict(self).items() if value != usual[name]}
+
+    @property
+    def sysctls(self) -> dict[str, str]:
+        """Return the TCP settings (of net.ipv4) of the hosts that send and receive."""
+        marks = {"tcp_ecn": "1"} if self.ecn == "mark" else {}  # request them (RFC 3168)
+        return marks | ({"tcp_sack": "0"} if self.sack == "off" else {})
 
     @property
     def discipline(self) -> str:

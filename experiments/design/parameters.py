@@ -66,6 +66,7 @@ RivalTcp = Literal["cubic", "reno"]
 Repair = Literal["unicast", "multicast", "blocks"]
 Aqm = Literal["fifo", "codel", "fq-codel", "pie"]
 Ecn = Literal["drop", "mark"]
+Sack = Literal["on", "off"]
 Tcp = Literal["ctcp", "cubic", "bbr", "reno"]
 Monitor = Literal["off", "on"]
 Clocks = Literal["any", "native", "virtual"]
@@ -266,6 +267,7 @@ class Factors(Block):
     first_receiver: tuple[FirstReceiver, ...] | None = Field(default=None, min_length=1)
     aqm: tuple[Aqm, ...] | None = Field(default=None, min_length=1)
     ecn: tuple[Ecn, ...] | None = Field(default=None, min_length=1)
+    sack: tuple[Sack, ...] | None = Field(default=None, min_length=1)
     tcp: tuple[Tcp, ...] | None = Field(default=None, min_length=1)
     monitor: tuple[Monitor, ...] | None = Field(default=None, min_length=1)
 
@@ -326,6 +328,7 @@ PARAMETER_FACTORS: Final = {
     "first_receiver": "first-",
     "aqm": "",
     "ecn": "",
+    "sack": "sack-",
     "tcp": "",
     "monitor": "monitor-",
 }
@@ -563,6 +566,9 @@ class Parameters(Block):
         "drop",
         description="mark: TCP negotiates ECN, and managed queues mark packets instead of "
         "dropping them",
+    )
+    sack: Sack = Field(
+        "on", description="off: TCP without selective acknowledgements (MPUP16 Fig. 6a)"
     )
     tcp: Tcp | None = Field(
         None, description="the only congestion control, instead of tcp_congestion_control"

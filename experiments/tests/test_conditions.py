@@ -109,6 +109,15 @@ def test_what_cannot_be_is_told(tmp_path: Path, factors: str, expected: str) -> 
         cells(tmp_path, factors)
 
 
+def test_tcp_without_selective_acknowledgements(tmp_path: Path) -> None:
+    """Settings are asked of the hosts only where they differ from the system's."""
+    on, off = cells(tmp_path, "sack: [on, off]")
+    assert on.conditions.sysctls == {}
+    assert off.conditions.sysctls == {"tcp_sack": "0"}
+    assert off.cell.endswith("-sack-off")
+    assert Conditions(ecn="mark", sack="off").sysctls == {"tcp_ecn": "1", "tcp_sack": "0"}
+
+
 def test_a_stop_is_as_long_as_asked() -> None:
     program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:

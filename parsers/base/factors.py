@@ -304,6 +304,7 @@ FACTORS: dict[str, Factor] = {
             valid="fifo, codel, fq-codel or pie",
         ),
         Factor("ecn", "Queues drop or mark", "", names=("drop", "mark"), valid="drop or mark"),
+        Factor("sack", "TCP's SACK", "SACK", names=("on", "off"), valid="on or off"),
         Factor(
             "tcp", "TCP's congestion control", "", names=("ctcp", "cubic", "bbr", "reno"),
             valid="ctcp, cubic, bbr or reno",

@@ -211,6 +211,7 @@ class Where(Block):
     ] = None
     aqm: Annotated[Levels | None, BeforeValidator(_levels("aqm")), _SCHEMA] = None
     ecn: Annotated[Levels | None, BeforeValidator(_levels("ecn")), _SCHEMA] = None
+    sack: Annotated[Levels | None, BeforeValidator(_levels("sack")), _SCHEMA] = None
     tcp: Annotated[Levels | None, BeforeValidator(_levels("tcp")), _SCHEMA] = None
     monitor: Annotated[Levels | None, BeforeValidator(_levels("monitor")), _SCHEMA] = None
     stay_s: Annotated[Levels | None, BeforeValidator(_levels("stay_s")), _SCHEMA] = None
