@@ -65,7 +65,8 @@ cells/: one cell, in its own process and network namespace.
 | files_cell | what cells have in common whose products are files |
 | carousel_cell | a cell whose file a carousel sends (protocol fcast) |
 | layers_cell | a cell whose file layered multicast sends (protocol m2c) |
-| peer_cell, peer_setup, product_log | a cell whose protocol sends files; its setup, its logs |
+| peer_cell, peer_setup, peer_inboxes | a cell whose protocol sends files; set-up, deliveries |
+| product_log | its logs |
 | surveillance | watch settings and packets from before the replay to after it |
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
 | elsewhere, host_agent | hosts on other machines: their files and clocks; their agent |

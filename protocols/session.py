@@ -111,9 +111,14 @@ class Session:
             program.mark()
 
     def send(self, path: Path) -> None:
-        """Send a file now, or with the next batch."""
+        """Send a file now, or with the next batch. Raises SessionError if the sender has ended."""
         if self._feed == "stdin":
-            os.write(self._pipe, f"{path}\n".encode())
+            try:
+                os.write(self._pipe, f"{path}\n".encode())
+            except BrokenPipeError:
+                self.senders[0].wait(END_S)
+                text = f"sender0 ended with {self.senders[0].code}; {self.complaint()}"
+                raise SessionError(text) from None
         elif self._feed == "batch":
             self._waiting.append(path)
             self.go_on()
@@ -144,8 +149,8 @@ class Session:
         senders = () if self.is_batch else self.senders
         for program in (*senders, *self.receivers):
             if program.code is not None:
-                said = program.said().strip().splitlines()[-1:]
-                return f"{program.log.stem} ended with {program.code}: {''.join(said)[:200]}"
+                said = program.said().strip().splitlines()[-1:] or ["nothing was said"]
+                return f"{program.log.stem} ended with {program.code}: {said[0][:200]}"
         return ""
 
     def complaint(self) -> str:

@@ -11,22 +11,21 @@ import hashlib
 import subprocess
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
 from experiments.cells.cell_base import PROGRESS_S, CellError, Step, progress
 from experiments.cells.files_cell import FilesRun
 from experiments.cells.job import Job
+from experiments.cells.peer_inboxes import Inboxes
 from experiments.cells.peer_setup import setup_of
 from experiments.cells.product_log import ProductLog
 from experiments.cells.run_directory import write_json, write_text
 from experiments.design.peer_products import PeerProduct, content, products_of
 from experiments.verdict.cpu_load import Ended
 from protocols import registry
-from protocols.files import same_bytes
 from protocols.session import Session, SessionError
-from protocols.watch import Watch
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
 
@@ -60,11 +59,7 @@ class PeerRun(FilesRun):
         self._made: deque[PeerProduct] = deque()  # written, and not yet due
         self._next = 0  # the first that is not written
         self._session = Session(self.adapter, setup, self._launch, self.logs)
-        inboxes = [setup.inbox(i) for i in range(self.cell.m)]
-        self._watch = Watch(inboxes)
-        self._missing = {(i, p.name) for p in self._products for i in range(self.cell.m)}
-        self._left = {p.name: self.cell.m for p in self._products}
-        self._by_name = {p.name: p for p in self._products}
+        self._inboxes = Inboxes(setup, self._products, keep_sources=self._session.is_batch)
         self._digests: dict[str, str] = {}
         self._created: dict[str, float] = {}
         self._sent = ProductLog(self.logs / "feed.log", "feed")
@@ -74,7 +69,7 @@ class PeerRun(FilesRun):
         try:
             self._session.get_ready()
         except SessionError as error:
-            raise CellError(f"{self.adapter.title}: {error}") from None
+            raise self._error(error) from None
         senders, receivers = self._session.senders, self._session.receivers
         self.daemons = {
             host: program.popen for host, program in zip(self.subscribers, receivers, strict=True)
@@ -110,8 +105,9 @@ class PeerRun(FilesRun):
                 product = self._made.popleft()
                 due = begin + (product.time_us - first_us) / 1e6
                 self._created[product.name] = now
+                self._inboxes.sent.add(product.name)
                 self._sent.inserted(product, self.feed.name, now, now)
-                self._session.send(self._session.setup.source / product.name)
+                self._send(self._session.setup.source / product.name)
                 lateness_ms.append(1000 * (now - due))
                 last = now
             self._session.go_on()
@@ -129,6 +125,16 @@ class PeerRun(FilesRun):
                 break
         self._session.stop()
         time.sleep(SETTLE_S + self.max_rtt_ms / 1000)
+
+    def _send(self, file: Path) -> None:
+        assert self._session is not None
+        try:
+            self._session.send(file)
+        except SessionError as error:
+            raise self._error(error) from None
+
+    def _error(self, what: object) -> CellError:
+        return CellError(f"{self.adapter.title}: {what}")
 
     def _wait_s(self, begin: float, first_us: int) -> float:
         """Return how long to wait for an arrival; the rest of the time is for writing products."""
@@ -156,29 +162,17 @@ class PeerRun(FilesRun):
                 return
 
     def _collect(self, wait_s: float) -> bool:
-        """Note what has arrived within the time, and remove it. Return whether something has."""
-        assert self._session is not None
-        setup = self._session.setup
-        found = False
-        for i, name in self._watch.wait(wait_s):
-            file = setup.inbox(i) / name
-            if (i, name) not in self._missing or not same_bytes(setup.source / name, file):
-                continue
-            product = self._by_name[name]
-            created_s = self._created[name]
+        """Note what has arrived within the time. Return whether something has."""
+        found = self._inboxes.collect(wait_s)
+        for i, product in found:
+            created_s = self._created[product.name]
             self._arrived[i].inserted(product, self.feed.name, created_s, time.time())
-            self._missing.discard((i, name))
-            file.unlink()
-            self._left[name] -= 1
-            if self._left[name] == 0 and not self._session.is_batch:
-                (setup.source / name).unlink()
-            found = True
-        return found
+        return bool(found)
 
     def _is_over(self, all_sent: bool, last: float) -> bool:
         """Return whether all products are everywhere, or no more can be expected."""
         assert self._session is not None
-        self.drained = all_sent and not self._missing
+        self.drained = all_sent and not self._inboxes.missing
         if self.drained or not all_sent:
             return self.drained
         now = time.time()
@@ -189,7 +183,7 @@ class PeerRun(FilesRun):
 
     def _tell(self, elapsed_s: float, sent: int) -> None:
         assert self._session is not None
-        least = min(len(self._products) - n for n in self._missing_by_receiver())
+        least = len(self._products) - max(self._inboxes.missing_by_receiver())
         products = len(self._products)
         progress(
             elapsed_s,
@@ -201,13 +195,7 @@ class PeerRun(FilesRun):
         if problems := self.emulation.health():
             raise CellError("; ".join(problems))
         if problem := self._session.failed():
-            raise CellError(f"{self.adapter.title}: {problem}")
-
-    def _missing_by_receiver(self) -> list[int]:
-        counts = [0] * self.cell.m
-        for i, _ in self._missing:
-            counts[i] += 1
-        return counts
+            raise self._error(problem)
 
     def end_daemons(self) -> None:
         """End the programs."""
@@ -232,14 +220,14 @@ class PeerRun(FilesRun):
     # -- results ------------------------------------------------------------------------------
     def list_products(self) -> None:
         """List what was sent and what every receiver got, with digests of the bytes."""
-        lines = {
-            p.name: f"{self._digests[p.name]} {p.size_bytes} {p.name}\n" for p in self._products
-        }
-        write_text(self.product_list(self.publisher), "".join(lines.values()))
+        inboxes = self._inboxes
+        self._write_list(self.publisher, self._digests)
         for i, host in enumerate(self.subscribers):
-            held = (text for name, text in lines.items() if (i, name) not in self._missing)
-            write_text(self.product_list(host), "".join(held))
+            held = {n: d for n, d in self._digests.items() if (i, n) not in inboxes.missing}
+            other = {n: digest for (j, n), digest in inboxes.other.items() if j == i}
+            self._write_list(host, {**held, **other})
         assert self._session is not None
+        again = {"delivered_again": float(inboxes.again)} if inboxes.again else {}
         write_json(
             self.out / "protocol.json",
             {
@@ -248,7 +236,16 @@ class PeerRun(FilesRun):
                 "repairs": self.adapter.repairs,
                 "settings": self.adapter.settings,
                 "limits": list(self.adapter.limits),
-                "counts": self._session.counts(),
+                "counts": {**self._session.counts(), **again},
                 "sessions": len(self._session.senders),
             },
         )
+
+    def _write_list(self, host: str, digests: Mapping[str, str]) -> None:
+        """Write a host's list of products. `digests`: MD5 by name."""
+        lines = (
+            f"{digests[p.name]} {p.size_bytes} {p.name}\n"
+            for p in self._products
+            if p.name in digests
+        )
+        write_text(self.product_list(host), "".join(lines))

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from pathlib import Path
 
 import pytest
 
 from common.contracts import WITH_OWN_LOGS
+from experiments.cells.peer_inboxes import Inboxes
 from experiments.cells.product_log import ProductLog
 from experiments.design.peer_products import content, products_of
 from experiments.design.trace_input import prepare
@@ -20,6 +22,7 @@ from parsers.measure.deliveries import receiver_of, sent_by
 from parsers.read.cell_files import Cell, CellTrace
 from parsers.read.counters import Counters
 from parsers.read.ldm_log import Replayed, parse_ldm_log
+from protocols.adapter import Setup, Station
 
 TRACE = prepare("model", 5.0, 2053).text
 
@@ -79,6 +82,47 @@ def test_what_is_missing_and_what_a_delivered_byte_cost(tmp_path: Path) -> None:
     found = delivery_values(cell, sent_by("norm", None, feed), receivers, both)
     assert found["products_missing"].value == 1
     assert found["wire_per_delivered"].value == pytest.approx(3.0)
+
+
+def test_inboxes_tell_missing_wrong_and_repeated_deliveries(tmp_path: Path) -> None:
+    """Of five products, the first comes twice, the second is wrong and then right, the third stays
+    wrong, the fourth is cut short; the fifth is there before it was sent. Other things are none."""
+    station = Station("10.1.0.1", "eth0")
+    setup = Setup(
+        build=tmp_path, work=tmp_path, sender=station, receivers=(station, station),
+        group="232.1.1.1", port=1, rate_bps=0,
+    )  # fmt: skip
+    for directory in (setup.source, setup.inbox(0), setup.inbox(1)):
+        directory.mkdir()
+    products = products_of(TRACE, "NGRID")[:5]
+    for product in products:
+        (setup.source / product.name).write_bytes(content(7, product))
+    inboxes = Inboxes(setup, products, keep_sources=False)
+    inboxes.sent |= {p.name for p in products[:4]}
+    one, two, three, four, five = (setup.inbox(0) / p.name for p in products)
+    right = [content(7, p) for p in products]
+
+    def arrived(path: Path, data: bytes) -> list[str]:
+        path.write_bytes(data)
+        return [product.name for _, product in inboxes.collect(0)]
+
+    assert arrived(one, right[0]) == [one.name]
+    assert not one.exists()
+    assert arrived(one, right[0]) == []
+    assert inboxes.again == 1
+    assert arrived(two, right[1][:-1] + bytes([right[1][-1] ^ 1])) == []
+    assert set(inboxes.other) == {(0, two.name)}
+    assert arrived(two, right[1]) == [two.name]
+    assert arrived(three, bytes(len(right[2]))) == []
+    assert arrived(four, right[3][:-1]) == []
+    assert arrived(five, right[4]) == []
+    assert arrived(setup.inbox(0) / "NONSENSE\n\udcff", b"x") == []
+    (setup.inbox(1) / four.name).mkdir()
+    assert arrived(setup.inbox(1) / one.name, right[0]) == [one.name]
+    md5 = hashlib.md5(bytes(len(right[2])), usedforsecurity=False).hexdigest()
+    assert inboxes.other == {(0, three.name): md5}
+    assert inboxes.missing_by_receiver() == [3, 4]
+    assert not (setup.source / one.name).exists()  # both have it
 
 
 @pytest.mark.parametrize(
