@@ -34,12 +34,15 @@ def parity(block_symbols: int, loss: float) -> int:
     return math.ceil(block_symbols * loss + 5 * math.sqrt(block_symbols * loss * (1 - loss))) + 2
 
 
-def _batch_s(s: Setup, files: Sequence[Path], block: int, rate_bps: float) -> float:
-    """Return how many seconds a batch takes at the rate."""
+def _source_symbols(file: Path) -> int:
+    return math.ceil(file.stat().st_size / SYMBOL_BYTES)
+
+
+def _batch_s(files: Sequence[Path], block: int, repair: int, rate_bps: float) -> float:
+    """Return how many seconds a batch takes at the rate, with `repair` symbols for each block."""
     symbols = 0
-    for file in files:
-        source = math.ceil(file.stat().st_size / SYMBOL_BYTES)
-        symbols += source + math.ceil(source / block) * parity(block, s.loss)
+    for source in map(_source_symbols, files):
+        symbols += source + math.ceil(source / block) * repair
     return BATCH_S + (symbols + len(files)) * 8 * (SYMBOL_BYTES + 28) / rate_bps
 
 
@@ -54,19 +57,22 @@ def commands(scheme: Scheme, block: int) -> tuple[Receive, Send]:
 
     def sender(s: Setup, files: Sequence[Path]) -> list[str]:
         rate_bps = (s.rate_bps or UNLIMITED_BPS) * PAYLOAD_SHARE
+        # The program has one setting for all blocks; the largest block needs most.
+        largest = block if not s.stream else min(block, max(map(_source_symbols, files)))
+        repair = parity(largest, s.loss)
         argv = [
             *(s.program(SENDER), "--destination", s.group, "--port", str(s.port)),
             *("--bind", f"{s.sender.address}:0"),
             *("--bitrate", str(round(rate_bps / 1000)), "--fec", scheme),
             *("--symbol-length", str(SYMBOL_BYTES), "--source-block-length", str(block)),
-            *("--parity-symbols", str(parity(block, s.loss))),
+            *("--parity-symbols", str(repair)),
         ]
         if not s.stream:
             return [*argv, "--carousel", "delay", "--carousel-secs", "0", str(files[0])]
         # The program runs until it is ended. Each batch has its own session number, so that the
         # next batch can begin while this batch's list of files is sent again.
         tsi = int.from_bytes(files[0].name.encode()[-5:], "big")
-        lasts_s = _batch_s(s, files, block, rate_bps)
+        lasts_s = _batch_s(files, block, repair, rate_bps)
         whole = shlex.join([*argv, "--tsi", str(tsi), *map(str, files)])
         ends = f"timeout {lasts_s + LINGER_S:.3f} {whole} & sleep {lasts_s:.3f}"
         return ["sh", "-c", ends]

@@ -14,13 +14,14 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, Literal, NoReturn
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PYTHON: Final = ROOT / ".venv/bin/python"
@@ -56,6 +57,10 @@ def is_on(value: str) -> bool:
 # -- variables ----------------------------------------------------------------------------------
 def _whole(value: str) -> str:
     return "" if value.isascii() and value.isdigit() else "a whole number"
+
+
+def _count(value: str) -> str:
+    return "" if value.isascii() and value.isdigit() and int(value) else "a whole number from 1"
 
 
 def _number(value: str) -> str:
@@ -108,6 +113,20 @@ def _tools() -> Sequence[str]:
     return list(BY_NAME)
 
 
+def _cells(value: str) -> str:
+    from bench.jobs import SECTIONS, cells_of
+
+    try:
+        wanted = re.compile(value)
+    except re.error as error:
+        return f"a regular expression ({error})"
+    clocks: tuple[Literal["native", "virtual"], ...] = ("native", "virtual")
+    cells = [cell.cell for name in SECTIONS for clock in clocks for cell in cells_of(name, clock)]
+    if any(map(wanted.search, cells)):
+        return ""
+    return f"a regular expression that fits a cell, e.g. '^{re.escape(cells[0])}'"
+
+
 def labs() -> dict[str, str]:
     """Return number -> folder of all labs."""
     found = {p.parent.name.split("-")[0]: p.parent.name for p in ROOT.glob("labs/[0-9]*/lab.yaml")}
@@ -152,7 +171,7 @@ EXPERIMENT: Final = {
     **CLOCK, **JOBS, **DURATION, **RECEIVERS,
     "DRY_RUN": Variable("--dry-run", flag=True),
     "LEVEL": Variable("--level"),
-    "REPEATS": Variable("--repeats", _whole),
+    "REPEATS": Variable("--repeats", _count),
     "ONLY": Variable("--only", many=True),
     "TRACE": Variable("--trace", _file),
     "SEED": Variable("--seed", _whole),
@@ -299,8 +318,8 @@ TARGETS: Final[Mapping[str, Target]] = {
         {
             **CLOCK, **JOBS,
             "ONLY": Variable("--only", _some_of(_sections)),
-            "TOOLS": Variable("--tools", _some_of(_tools)), "CELLS": Variable("--cells"),
-            "REPEATS": Variable("--repeats", _whole),
+            "TOOLS": Variable("--tools", _some_of(_tools)), "CELLS": Variable("--cells", _cells),
+            "REPEATS": Variable("--repeats", _count),
             "RESUME": Variable("--resume", flag=True),
         },
         "always",

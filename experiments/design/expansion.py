@@ -24,6 +24,7 @@ from experiments.design.layers import Bottleneck, Layers, Rivals, transfer_s
 from experiments.design.levels import NAMED, level_of
 from experiments.design.parameters import (
     BASE_FACTORS,
+    ONLY_OF,
     PARAMETER_FACTORS,
     Factors,
     Parameters,
@@ -334,7 +335,8 @@ def _in_names(level: str) -> str:
 
 def levels_of(spec: ExperimentSpec) -> list[dict[str, Scalar]]:
     """Return the levels of all factors for each combination; a combination in two blocks appears
-    once. A factor that only one block varies has its parameter's value in the others."""
+    once. A factor that only one block varies has its parameter's value in the others; one that
+    only some protocols have is left out for all others."""
     varied = [n for n in PARAMETER_FACTORS if any(getattr(b, n) for b in spec.factors)]
     found: dict[str, dict[str, Scalar]] = {}
     for block in spec.factors:
@@ -348,7 +350,12 @@ def levels_of(spec: ExperimentSpec) -> list[dict[str, Scalar]]:
         for combination in itertools.product(*lists.values()):
             levels = dict(zip(lists, combination, strict=True))
             # A parameter may have no value, such as the topology's round trips.
-            ordered = {n: levels[n] for n in (*BASE_FACTORS, *varied) if levels[n] is not None}
+            ordered = {
+                n: levels[n]
+                for n in (*BASE_FACTORS, *varied)
+                if levels[n] is not None
+                and ONLY_OF.get(n, levels["protocol"]) == levels["protocol"]
+            }
             found.setdefault(cell_name(ordered, 0, 1), ordered)
     return list(found.values())
 

@@ -273,6 +273,7 @@ class Factors(Block):
 
 
 BASE_FACTORS: Final = ("protocol", "receivers", "rate_bps", "loss")
+ONLY_OF: Final = {"repair": "ldm7"}  # factors of one protocol; other protocols' cells have none
 # The factors that vary a parameter, in the order of cell names, each with its letters there.
 PARAMETER_FACTORS: Final = {
     "f_snd": "fsnd",

@@ -103,6 +103,20 @@ def test_expansion_is_the_product_of_the_levels_and_repeats() -> None:
     assert {c.level for c in cells} == {"quick"}
 
 
+def test_repair_is_a_factor_of_ldm7_alone() -> None:
+    """Others' cells are neither named after LDM7's repair nor doubled for it."""
+    block = factors(protocol=["ldm7", "norm"], repair=["unicast", "multicast"])
+    other = factors(protocol=["tcp"], tcp=["bbr"])
+    cells = expand(lossy(factors=(block, other), repeats=1))
+    assert [c.cell for c in cells] == [
+        "ldm7-m8-r20-p1-unicast",
+        "norm-m8-r20-p1",
+        "ldm7-m8-r20-p1-multicast",
+        "tcp-m8-r20-p1-bbr",
+    ]
+    assert [c.factors.get("repair") for c in cells] == ["unicast", None, "multicast", None]
+
+
 @pytest.mark.slow
 def test_windows_are_the_same_in_all_cells_and_losses_are_not() -> None:
     """Repeat 1 replays what it did before there were windows: the beginning of its seed's hour."""

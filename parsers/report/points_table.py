@@ -20,6 +20,7 @@ PEER_METRICS: Final = (  # if other protocols take part; a narrow terminal omits
     "products_missing",
     "throughput",
     "feedback_packets",
+    "cpu",
 )
 TRANSFER_METRICS: Final = ("transfer_time", "gput", "dup", "net", "transfer_loss")  # of one file
 SWEEP_METRICS: Final = ("throughput", "nic_bandwidth", "latency_p50", "ffdr")  # without a paper
@@ -30,6 +31,7 @@ SHORT: Final = {
     "latency_p99": "p99",
     "wire_per_delivered": "wire",
     "feedback_packets": "feedback",
+    "cpu": "CPU",
     "products_missing": "missing",
     "transfer_time": "time",
     "gput": "gput",

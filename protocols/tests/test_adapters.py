@@ -60,8 +60,9 @@ def test_the_group_or_the_server_and_the_inbox_are_told(adapter: Adapter, setup:
         ("uftp", "-R 20000 "),
         ("udpcast", "--max-bitrate 20000k"),
         ("flute-rs", "--bitrate 19429 "),
-        # 200 symbols: 10 lost on average, 5 x 3.08 beyond, 2 more.
-        ("flute-rs", "--parity-symbols 28 "),
+        # The only file has 10 symbols: 0.5 lost on average, 5 x 0.69 beyond, 2 more.
+        ("flute-rs", "--parity-symbols 6 "),
+        ("flute-rq", "--parity-symbols 6 "),
     ],
 )
 def test_rate_and_parity_are_told(name: str, told: str, setup: Setup) -> None:
@@ -116,15 +117,28 @@ def test_completed_files_of_flute_are_those_of_all_receivers() -> None:
 
 
 def test_a_batch_of_flute_lasts_as_long_as_its_symbols_take(setup: Setup) -> None:
-    """10 source symbols, 28 of parity and one more datagram, of 1428 bytes each at 19.43 Mbit/s:
-    22.9 ms, plus 20 ms for the start."""
+    """10 source symbols, 6 of parity and one more datagram, of 1428 bytes each at 19.43 Mbit/s: 10
+    ms, plus 20 ms for the start."""
     sender, _ = lines(flute.RS, setup)
-    assert sender.endswith("& sleep 0.043")
-    assert "timeout 3.043 " in sender
+    assert sender.endswith("& sleep 0.030")
+    assert "timeout 3.030 " in sender
     # The next batch has another session: this one's list of files is still sent.
     other = setup.source / "NGRID.000008"
     other.write_bytes(b"x")
     assert flute.RS.sender(setup, [other])[2].split("--tsi ")[1] != sender.split("--tsi ")[1]
+
+
+def test_parity_of_flute_is_for_the_largest_block(setup: Setup) -> None:
+    """500 symbols are 3 blocks of Reed-Solomon with up to 200 (10 + 5 x 3.08 + 2), but one block of
+    RaptorQ (25 + 5 x 4.87 + 2). A single file is so large that its blocks are full."""
+    large = setup.source / "NGRID.000009"
+    large.write_bytes(bytes(500 * 1400))
+    files = [setup.source / "NGRID.000007", large]
+    assert "--parity-symbols 28 " in flute.RS.sender(setup, files)[2]
+    assert "--parity-symbols 52 " in flute.RQ.sender(setup, files)[2]
+    one = replace(setup, file_bytes=20_000_000)
+    assert flute.parity(200, 0.05) == 28
+    assert "28" in flute.RS.sender(one, [setup.source / "file"])
 
 
 def test_udpcast_sends_a_single_file_as_it_is(setup: Setup) -> None:
