@@ -280,6 +280,11 @@ size_t fmtp_server_get_receivers(struct fmtp_server *s, struct fmtp_receiver_pla
 /* begun() returns this for a product that it cannot keep; the sender is informed. */
 #define FMTP_NO_PLACE ((void *)-1)
 
+/* Writes the parts, one after another, to the product's bytes from `at` on, so that they appear
+ * where begun() said. Returns false if it cannot; the product must be abandoned then. */
+typedef bool fmtp_store_fn(void *ctx, uint32_t index, uint32_t at, const struct iovec *parts,
+                           int nparts);
+
 struct fmtp_client_config {
     enum fmtp_layout layout;
     struct sockaddr_storage server; /* FMTP TCP address of the sender */
@@ -315,6 +320,9 @@ struct fmtp_client_config {
      * LAYOUT_2017). */
     void *(*begun)(void *ctx, uint32_t index, uint32_t size_bytes, const void *meta,
                    uint16_t meta_len, struct timespec start);
+    /* NULL: bytes go straight to where begun() said. Else, at high rates, datagrams gather in the
+     * socket for up to 2 ms, to be stored together. */
+    fmtp_store_fn *store;
     /* The product is complete. retx_blocks: blocks that arrived by RETX_DATA. delay_s: now - start
      * by CLOCK_REALTIME (0 in LAYOUT_2017). For each wanted product, either this or missed() is
      * called exactly once. */

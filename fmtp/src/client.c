@@ -13,6 +13,7 @@
 
 #include "check.h"
 #include "fmtp.h"
+#include "input_pause.h"
 #include "keyx.h"
 #include "loop/loop.h"
 #include "loop/timers.h"
@@ -44,6 +45,7 @@ struct fmtp_client {
     struct fmtp_keyx *keyx;
     struct fmtp_mac *mac;
     struct fmtp_multicast_in *in;
+    struct fmtp_input_pause pause;
     struct fmtp_session session;
     size_t keyx_sent;
     enum state state;
@@ -77,6 +79,13 @@ static void *on_begun(void *ctx, uint32_t index, uint32_t size_bytes, const void
     struct fmtp_client *c = ctx;
 
     return c->cfg.begun(c->cfg.ctx, index, size_bytes, meta, meta_len, start);
+}
+
+static bool on_store(void *ctx, uint32_t index, uint32_t at, const struct iovec *parts, int nparts)
+{
+    struct fmtp_client *c = ctx;
+
+    return c->cfg.store(c->cfg.ctx, index, at, parts, nparts);
 }
 
 static void on_missed(void *ctx, uint32_t index)
@@ -170,6 +179,7 @@ static int open_core(struct fmtp_client *c, struct tp_error *err)
                                         .announced_bytes = cfg->announced_bytes,
                                         .ctx = c,
                                         .begun = on_begun,
+                                        .store = cfg->store ? on_store : NULL,
                                         .ended = on_ended,
                                         .missed = on_missed,
                                         .withdrawn = cfg->withdrawn ? on_withdrawn : NULL,
@@ -490,10 +500,6 @@ static void tcp_output(struct fmtp_client *c)
     if (c->tcp >= 0 && events != c->tcp_events &&
         tp_watch(c->epfd, c->tcp, EPOLL_CTL_MOD, events, &c->tcp) == 0)
         c->tcp_events = events;
-    events = c->state == EXCHANGING ? 0 : EPOLLIN;
-    if (events != c->udp_events &&
-        tp_watch(c->epfd, fmtp_multicast_in_fd(c->in), EPOLL_CTL_MOD, events, &c->in) == 0)
-        c->udp_events = events;
 }
 
 /* ------------------------------------------------------------------ multicast */
@@ -508,18 +514,51 @@ static bool is_for_us(struct fmtp_client *c, uint64_t now_ns)
     return c->state == UP;
 }
 
+static void deliver(struct fmtp_client *c, uint64_t now_ns)
+{
+    fmtp_multicast_in_deliver(c->in, c->core, now_ns);
+    c->pause.datagrams += fmtp_multicast_in_datagrams(c->in);
+}
+
+static bool udp_drained(struct fmtp_client *c, uint64_t now_ns)
+{
+    if (c->cfg.store)
+        fmtp_input_drained(&c->pause, c->session.block_bytes, fmtp_multicast_in_buffer(c->in),
+                           now_ns);
+    return true;
+}
+
 /* Reads datagrams. Returns true when there are no more, or when they must wait. */
 static bool udp_input(struct fmtp_client *c, uint64_t now_ns)
 {
     for (int batch = 0; batch < BATCHES && c->state != EXCHANGING; batch++) {
         if (!fmtp_multicast_in_read(c->in, c->state == UP ? c->core : NULL))
-            return errno != EINTR;
+            return errno != EINTR && udp_drained(c, now_ns);
         if (is_for_us(c, now_ns))
-            fmtp_multicast_in_deliver(c->in, c->core, now_ns);
+            deliver(c, now_ns);
         if (!fmtp_multicast_in_was_full(c->in))
-            return true;
+            return udp_drained(c, now_ns);
     }
     return c->state == EXCHANGING;
+}
+
+/* Nothing arrives at a socket that is not watched but its own queue: no wake-up, no callback. */
+static void watch_udp(struct fmtp_client *c)
+{
+    if (c->state != UP)
+        c->pause.until_ns = 0;
+    uint32_t events = c->state == EXCHANGING || c->pause.until_ns ? 0 : EPOLLIN;
+    int op = events ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
+    if (events != c->udp_events &&
+        tp_watch(c->epfd, fmtp_multicast_in_fd(c->in), op, events, &c->in) == 0)
+        c->udp_events = events;
+}
+
+/* True if a pause ends now, since a timer must not find missing what has arrived meanwhile. */
+static bool pause_ends(const struct fmtp_client *c, uint64_t now_ns)
+{
+    return c->pause.until_ns &&
+           (now_ns >= c->pause.until_ns || now_ns >= fmtp_receiver_deadline(c->core));
 }
 
 /* The common case: the caller woke us for datagrams. Read them at once; asking epoll first would
@@ -527,15 +566,19 @@ static bool udp_input(struct fmtp_client *c, uint64_t now_ns)
  * asked for several calls and may report other events. */
 static bool datagrams_only(struct fmtp_client *c)
 {
+    if (c->pause.until_ns && tp_now_ns() < c->pause.until_ns)
+        return false; /* something else woke us */
     if (c->state != UP || c->unasked >= UNASKED || !fmtp_multicast_in_read(c->in, c->core)) {
         c->unasked = 0;
         return false;
     }
     c->unasked++;
     uint64_t now_ns = tp_now_ns();
-    fmtp_multicast_in_deliver(c->in, c->core, now_ns);
+    deliver(c, now_ns);
     if (fmtp_multicast_in_was_full(c->in))
         udp_input(c, now_ns);
+    else
+        udp_drained(c, now_ns);
     return true;
 }
 
@@ -553,6 +596,8 @@ static void set_timer(struct fmtp_client *c)
         next = c->handshake_ends_ns;
     else if (c->state == UP)
         next = fmtp_receiver_deadline(c->core);
+    if (c->pause.until_ns && c->pause.until_ns < next)
+        next = c->pause.until_ns;
     tp_arm(c->timer, next, &c->armed);
 }
 
@@ -573,7 +618,7 @@ static int service_all(struct fmtp_client *c, struct tp_error *err)
     for (int round = 0; round < ROUNDS && c->state != LOST; round++) {
         int n = epoll_wait(c->epfd, events, EVENTS, 0);
         uint64_t now_ns = tp_now_ns();
-        bool drained = true;
+        bool drained = !pause_ends(c, now_ns);
 
         if (n < 0 && errno != EINTR)
             return tp_fail(err, "epoll: %s", strerror(errno));
@@ -595,6 +640,7 @@ static int service_all(struct fmtp_client *c, struct tp_error *err)
             fmtp_receiver_timeout(c->core, now_ns);
         }
         tcp_output(c);
+        watch_udp(c);
         set_timer(c);
         /* Anything else will wake the caller again. */
         if (drained)
@@ -607,6 +653,7 @@ int fmtp_client_service(struct fmtp_client *c, struct tp_error *err)
 {
     if (c->state != LOST && datagrams_only(c)) {
         tcp_output(c);
+        watch_udp(c);
         set_timer(c);
     } else if (service_all(c, err) < 0) {
         return -1;

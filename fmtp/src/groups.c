@@ -108,46 +108,88 @@ enum fmtp_keep fmtp_groups_keep(struct fmtp_groups *gs, struct fmtp_symbols *s, 
     return FMTP_KEEP_NEW;
 }
 
+/* The blocks of a group as the decoder takes them. */
+struct decoding {
+    unsigned m; /* missing */
+    const uint8_t *blocks[FMTP_FEC_MAX_K], *parity[FMTP_FEC_MAX_K];
+    uint8_t *out[FMTP_FEC_MAX_K], missing[FMTP_FEC_MAX_K], numbers[FMTP_FEC_MAX_K];
+};
+
+static size_t len_of(const struct fmtp_symbols *s, const struct fmtp_target *to, uint32_t block)
+{
+    return fmtp_block_len(to->size_bytes, (uint32_t)(block * s->block_bytes),
+                          (uint32_t)s->block_bytes);
+}
+
+/* Lays out the group's blocks. Missing ones go to `aside`, one after another, or without it to
+ * their places; a short last block goes through the pad. */
+static void lay_out(const struct fmtp_group *group, struct fmtp_fec_group at,
+                    struct fmtp_symbols *s, const struct fmtp_target *to, uint8_t *aside,
+                    struct decoding *d)
+{
+    const struct fmtp_symbol *symbol = group->parity;
+
+    d->m = 0;
+    for (unsigned i = 0; i < at.count; i++) {
+        uint32_t block = at.first + i;
+        uint8_t *place = to->product + (size_t)block * s->block_bytes;
+        size_t len = len_of(s, to, block);
+        bool is_short = len < s->block_bytes;
+        d->blocks[i] = place;
+        if (!fmtp_have(to->received, block)) {
+            d->missing[d->m] = (uint8_t)i;
+            d->numbers[d->m] = symbol->number;
+            d->parity[d->m] = symbol->bytes;
+            d->out[d->m] = aside      ? aside + d->m * s->block_bytes
+                           : is_short ? s->pad + s->block_bytes
+                                      : place;
+            d->m++;
+            symbol = symbol->next;
+        } else if (is_short) {
+            memcpy(s->pad, place, len);
+            memset(s->pad + len, 0, s->block_bytes - len);
+            d->blocks[i] = s->pad;
+        }
+    }
+}
+
+/* Stores what was decoded outside its place. */
+static bool store(const struct fmtp_symbols *s, const struct fmtp_target *to, uint32_t block,
+                  const uint8_t *bytes)
+{
+    uint32_t at = (uint32_t)(block * s->block_bytes);
+
+    if (to->put)
+        return to->put(to->ctx, at, bytes, len_of(s, to, block));
+    if (bytes != to->product + at)
+        memcpy(to->product + at, bytes, len_of(s, to, block));
+    return true;
+}
+
 unsigned fmtp_groups_decode(struct fmtp_groups *gs, struct fmtp_symbols *s, uint32_t g,
-                            uint8_t *product, uint32_t size_bytes, uint64_t *received)
+                            const struct fmtp_target *to)
 {
     struct fmtp_group *group = &gs->group[g];
     struct fmtp_fec_group at = fmtp_groups_blocks(gs, g);
-    const struct fmtp_symbol *symbol = group->parity;
-    uint8_t *back = s->pad + s->block_bytes;
-    uint32_t last = gs->nblocks - 1;
-    size_t last_len = size_bytes - (size_t)last * s->block_bytes;
-    unsigned m = 0;
+    uint8_t *aside = to->put ? malloc(group->missing * s->block_bytes) : NULL;
+    bool ok = !to->put || aside;
 
-    const uint8_t *blocks[FMTP_FEC_MAX_K], *parity[FMTP_FEC_MAX_K];
-    uint8_t *out[FMTP_FEC_MAX_K], missing[FMTP_FEC_MAX_K], numbers[FMTP_FEC_MAX_K];
-    for (unsigned i = 0; i < at.count; i++) {
-        uint32_t block = at.first + i;
-        uint8_t *place = product + (size_t)block * s->block_bytes;
-        bool is_short = block == last && last_len < s->block_bytes;
-        blocks[i] = place;
-        if (!fmtp_have(received, block)) {
-            missing[m] = (uint8_t)i;
-            numbers[m] = symbol->number;
-            parity[m] = symbol->bytes;
-            out[m++] = is_short ? back : place;
-            symbol = symbol->next;
-        } else if (is_short) {
-            memcpy(s->pad, place, last_len);
-            memset(s->pad + last_len, 0, s->block_bytes - last_len);
-            blocks[i] = s->pad;
-        }
+    struct decoding d;
+    if (ok) {
+        lay_out(group, at, s, to, aside, &d);
+        ok = fmtp_fec_decode(at.count, s->block_bytes, d.blocks, d.m, d.missing, d.numbers,
+                             d.parity, d.out) == 0;
     }
-    if (fmtp_fec_decode(at.count, s->block_bytes, blocks, m, missing, numbers, parity, out) < 0)
+    for (unsigned i = 0; ok && i < d.m; i++)
+        ok = store(s, to, at.first + d.missing[i], d.out[i]);
+    free(aside);
+    if (!ok)
         return 0;
-    for (unsigned i = 0; i < m; i++) {
-        if (out[i] == back)
-            memcpy(product + (size_t)last * s->block_bytes, back, last_len);
-        fmtp_mark(received, at.first + missing[i]);
-    }
+    for (unsigned i = 0; i < d.m; i++)
+        fmtp_mark(to->received, at.first + d.missing[i]);
     group->missing = 0;
     complete(gs, s, group);
-    return m;
+    return d.m;
 }
 
 void fmtp_groups_bitmap(struct fmtp_groups *gs, uint32_t g, const uint64_t *received,

@@ -76,10 +76,20 @@ enum fmtp_keep { FMTP_KEEP_NEW, FMTP_KEEP_HAD, FMTP_KEEP_NO_ROOM };
 /* Keeps a copy of a parity symbol (block_bytes). */
 enum fmtp_keep fmtp_groups_keep(struct fmtp_groups *gs, struct fmtp_symbols *s, uint32_t g,
                                 uint8_t number, const uint8_t *bytes);
-/* If as many symbols are held as blocks are missing, decodes these into their places in the product
- * and sets their bits in received. Returns how many it decoded; 0: not possible or no memory. */
+/* A product to decode into. */
+struct fmtp_target {
+    uint8_t *product;
+    uint32_t size_bytes;
+    uint64_t *received;
+    /* Stores a block; returns false if it cannot. NULL: blocks go straight to their places. */
+    bool (*put)(void *ctx, uint32_t at, const uint8_t *bytes, size_t len);
+    void *ctx;
+};
+
+/* If as many symbols are held as blocks are missing, decodes these and sets their bits in received.
+ * Returns how many it decoded; 0: not possible or no memory. */
 unsigned fmtp_groups_decode(struct fmtp_groups *gs, struct fmtp_symbols *s, uint32_t g,
-                            uint8_t *product, uint32_t size_bytes, uint64_t *received);
+                            const struct fmtp_target *to);
 /* Writes the group's missing blocks as the bitmap of a REPAIR_REQ. */
 void fmtp_groups_bitmap(struct fmtp_groups *gs, uint32_t g, const uint64_t *received,
                         uint8_t bitmap[32]);

@@ -10,13 +10,16 @@
 #include "net/sockets.h"
 
 enum {
-    MESSAGES = 32, /* per recvmmsg */
+    MESSAGES = 64, /* per recvmmsg, if the application stores them; else: */
+    PLACED = 32,
     /* Of these, without a prediction: a BOP among them makes one for what follows it. */
     UNPREDICTED = 8,
-    SLOTS = 512, /* most datagrams with a predicted place per recvmmsg */
+    SLOTS = 512,  /* most datagrams with a predicted place per recvmmsg */
+    STORED = 256, /* most datagrams per recvmmsg, and per call, that the application stores */
     SLOTS_PER_MESSAGE = 64,
-    SEGMENTS = 4096,   /* most datagrams examined per recvmmsg */
-    TAIL_BYTES = 65536 /* receives what has no predicted place */
+    SEGMENTS = 4096,                 /* most datagrams examined per recvmmsg */
+    TAIL_BYTES = 65536,              /* receives what has no predicted place */
+    TAIL_STEP = TAIL_BYTES + 23 * 64 /* not a power of two: they would share lines of the cache */
 };
 
 /* A datagram of the batch. */
@@ -34,6 +37,8 @@ struct landing {
 struct fmtp_multicast_in {
     int fd;
     struct fmtp_mac *mac;
+    fmtp_store_fn *store;
+    void *store_ctx;
     unsigned per_message; /* datagrams in a message, last time */
     size_t rcvbuf_granted;
     uint64_t mac_failures, in_place;
@@ -52,7 +57,7 @@ struct fmtp_multicast_in {
     struct segment segments[SEGMENTS];
     uint8_t *gathered; /* datagrams from wrong places, reassembled */
     size_t gathered_room;
-    uint8_t tails[MESSAGES][TAIL_BYTES];
+    uint8_t tails[MESSAGES][TAIL_STEP];
 };
 
 struct fmtp_multicast_in *fmtp_multicast_in_new(int fd)
@@ -82,6 +87,7 @@ struct fmtp_multicast_in *fmtp_multicast_in_open(const struct fmtp_client_config
         return NULL;
     }
     in->rcvbuf_granted = tp_set_rcvbuf(fd, cfg->rcvbuf_bytes);
+    fmtp_multicast_in_set_store(in, cfg->store, cfg->ctx);
     return in;
 }
 
@@ -109,9 +115,20 @@ void fmtp_multicast_in_set_mac(struct fmtp_multicast_in *in, struct fmtp_mac *ma
     in->mac = mac;
 }
 
+void fmtp_multicast_in_set_store(struct fmtp_multicast_in *in, fmtp_store_fn *store, void *ctx)
+{
+    in->store = store;
+    in->store_ctx = ctx;
+}
+
 bool fmtp_multicast_in_was_full(const struct fmtp_multicast_in *in)
 {
     return in->count == in->asked;
+}
+
+unsigned fmtp_multicast_in_datagrams(const struct fmtp_multicast_in *in)
+{
+    return in->nsegments;
 }
 
 static size_t mac_len(const struct fmtp_multicast_in *in)
@@ -134,14 +151,18 @@ static struct iovec *lay_slot(struct fmtp_multicast_in *in, struct iovec *part, 
 static void lay_out(struct fmtp_multicast_in *in, const struct fmtp_receiver *core)
 {
     unsigned per = in->per_message < SLOTS_PER_MESSAGE ? in->per_message : SLOTS_PER_MESSAGE;
-    unsigned slot = 0;
+    unsigned slot = 0, most = (in->store ? STORED : SLOTS) / per;
     struct iovec *part = in->parts;
     struct fmtp_header first = {0};
 
-    in->asked = SLOTS / per < MESSAGES ? SLOTS / per : MESSAGES;
+    unsigned messages = in->store ? MESSAGES : PLACED;
+
+    if (in->store)
+        core = NULL;
+    in->asked = most < messages ? most : messages;
     unsigned predicted = core ? fmtp_receiver_places(core, &first, in->places, in->asked * per) : 0;
-    if (core && !predicted && in->asked > UNPREDICTED)
-        in->asked = UNPREDICTED;
+    if (core && !predicted)
+        in->asked = in->asked < UNPREDICTED ? in->asked : UNPREDICTED;
     in->first_index = first.index;
     in->first_seqnum = first.seqnum;
     for (unsigned i = 0; i < in->asked; i++) {
@@ -294,6 +315,53 @@ static void authenticate(struct fmtp_multicast_in *in)
     }
 }
 
+/* Blocks that follow one another in the product. */
+struct run {
+    uint32_t index, at, end;
+    unsigned n;
+    struct segment *segments[STORED];
+    const uint8_t *places[STORED];
+};
+
+static void store_run(struct fmtp_multicast_in *in, struct run *run)
+{
+    struct iovec parts[STORED];
+
+    for (unsigned i = 0; i < run->n; i++)
+        parts[i] = (struct iovec){(void *)run->segments[i]->payload, run->segments[i]->payload_len};
+    if (run->n && in->store(in->store_ctx, run->index, run->at, parts, (int)run->n)) {
+        for (unsigned i = 0; i < run->n; i++)
+            run->segments[i]->payload = run->places[i];
+        in->in_place += run->n;
+    }
+    run->n = 0;
+}
+
+/* Stores the blocks of the batch that the core misses, before it gets them. */
+static void store_all(struct fmtp_multicast_in *in, const struct fmtp_receiver *core)
+{
+    struct run run = {.n = 0};
+
+    for (unsigned i = 0; i < in->nsegments; i++) {
+        struct segment *s = &in->segments[i];
+        const uint8_t *place = s->head ? fmtp_receiver_place(core, s->head, s->payload_len) : NULL;
+        if (!place)
+            continue;
+        struct fmtp_header h;
+        fmtp_header_get(s->head, &h);
+        if (run.n == STORED || h.index != run.index || h.seqnum != run.end)
+            store_run(in, &run);
+        if (!run.n) {
+            run.index = h.index;
+            run.at = run.end = h.seqnum;
+        }
+        run.segments[run.n] = s;
+        run.places[run.n++] = place;
+        run.end += (uint32_t)s->payload_len;
+    }
+    store_run(in, &run);
+}
+
 void fmtp_multicast_in_deliver(struct fmtp_multicast_in *in, struct fmtp_receiver *core,
                                uint64_t now_ns)
 {
@@ -306,6 +374,8 @@ void fmtp_multicast_in_deliver(struct fmtp_multicast_in *in, struct fmtp_receive
         take_apart(in, i, &room);
     if (in->mac)
         authenticate(in);
+    if (in->store)
+        store_all(in, core);
     for (unsigned i = 0; i < in->nsegments; i++) {
         const struct segment *s = &in->segments[i];
         if (s->head)

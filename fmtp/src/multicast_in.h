@@ -4,6 +4,9 @@
  * (GRO) as one message, and directs the payloads to the places that the receiver core predicts, so
  * that they are copied only once. What lands elsewhere is gathered first and then copied by the
  * core.
+ *
+ * If the application stores bytes itself, a batch is small enough for the processor's cache, and
+ * consecutive blocks are stored by one call.
  */
 #ifndef FMTP_MULTICAST_IN_H
 #define FMTP_MULTICAST_IN_H
@@ -18,6 +21,8 @@ struct fmtp_multicast_in *fmtp_multicast_in_open(const struct fmtp_client_config
                                                  struct tp_error *err);
 /* Takes over a bound UDP socket. Returns NULL without memory; the socket then stays open. */
 struct fmtp_multicast_in *fmtp_multicast_in_new(int fd);
+/* Lets the application store the payloads. */
+void fmtp_multicast_in_set_store(struct fmtp_multicast_in *in, fmtp_store_fn *store, void *ctx);
 /* Leaves the group and frees the input. in may be NULL. */
 void fmtp_multicast_in_close(struct fmtp_multicast_in *in);
 /* Returns the UDP socket, which is readable when there are datagrams. */
@@ -28,6 +33,8 @@ size_t fmtp_multicast_in_buffer(const struct fmtp_multicast_in *in);
 void fmtp_multicast_in_set_mac(struct fmtp_multicast_in *in, struct fmtp_mac *mac);
 /* Reads a batch and returns the number of messages; 0: none now. */
 unsigned fmtp_multicast_in_read(struct fmtp_multicast_in *in, const struct fmtp_receiver *core);
+/* Returns how many datagrams the last delivered batch had. */
+unsigned fmtp_multicast_in_datagrams(const struct fmtp_multicast_in *in);
 /* Returns whether there may be more datagrams than fit in the batch. */
 bool fmtp_multicast_in_was_full(const struct fmtp_multicast_in *in);
 /* Passes what was read to the core. A product may end in the middle of the batch and its memory be

@@ -208,6 +208,17 @@ bool fmtp_rx_is_block(struct fmtp_receiver *r, const struct product *p, const st
     return false;
 }
 
+bool fmtp_rx_put(struct fmtp_receiver *r, struct product *p, uint32_t at, const uint8_t *bytes,
+                 size_t len)
+{
+    if (bytes == p->data + at)
+        return true;
+    if (r->cfg.store)
+        return r->cfg.store(r->cfg.ctx, p->index, at, &(struct iovec){(void *)bytes, len}, 1);
+    memmove(p->data + at, bytes, len);
+    return true;
+}
+
 void fmtp_rx_received(struct fmtp_receiver *r, struct product *p, uint32_t block)
 {
     fmtp_mark(p->received, block);
@@ -234,14 +245,12 @@ static uint32_t report_after(const struct fmtp_receiver *r, const struct product
 static bool store(struct fmtp_receiver *r, struct product *p, const struct fmtp_header *h,
                   const uint8_t *payload)
 {
-    uint8_t *place = p->data + h->seqnum;
-
     if (fmtp_have(p->received, h->seqnum / r->block)) {
         r->stats.duplicate_blocks++;
         return false;
     }
-    if (payload != place)
-        memmove(place, payload, h->payloadlen);
+    if (!fmtp_rx_put(r, p, h->seqnum, payload, h->payloadlen))
+        return false;
     fmtp_rx_received(r, p, h->seqnum / r->block);
     return true;
 }
@@ -375,6 +384,22 @@ unsigned fmtp_receiver_places(const struct fmtp_receiver *r, struct fmtp_header 
         out[n++] = (struct iovec){p->data + seqnum, fmtp_block_len(p->size, seqnum, r->block)};
     }
     return n;
+}
+
+uint8_t *fmtp_receiver_place(const struct fmtp_receiver *r, const uint8_t head[FMTP_HEADER_LEN],
+                             size_t payload_len)
+{
+    struct fmtp_header h;
+
+    fmtp_header_get(head, &h);
+    if (payload_len != h.payloadlen ||
+        (h.flags != FMTP_MEM_DATA && !(h.flags == FMTP_REPAIR && r->session.extended)))
+        return NULL;
+    const struct product *p = fmtp_rx_lookup(r, h.index);
+    bool is_missing = p && p->active && h.seqnum % r->block == 0 && h.seqnum < p->size &&
+                      payload_len == fmtp_block_len(p->size, h.seqnum, r->block) &&
+                      !fmtp_have(p->received, h.seqnum / r->block);
+    return is_missing ? p->data + h.seqnum : NULL;
 }
 
 /* ------------------------------------------------------------------ time */

@@ -18,7 +18,7 @@
  *   parity of all products                 parity_bytes
  *   data that arrived before its BOP       reorder_blocks * (block_bytes + 32)
  *   messages to the sender                 4 * (128 KiB + 256 bytes per max_products)
- *   scratch                                4 * block_bytes
+ *   scratch                                4 * block_bytes; with store() 255 * block_bytes
  */
 #ifndef FMTP_RECEIVER_H
 #define FMTP_RECEIVER_H
@@ -40,6 +40,7 @@ struct fmtp_receiver_config {
      * of the BOP instead of a delay. */
     void *(*begun)(void *ctx, uint32_t index, uint32_t size_bytes, const void *meta,
                    uint16_t meta_len, struct timespec start);
+    fmtp_store_fn *store; /* may be NULL */
     void (*ended)(void *ctx, uint32_t index, uint32_t retx_blocks, struct timespec start);
     void (*missed)(void *ctx, uint32_t index);
     void (*withdrawn)(void *ctx, uint32_t index);                             /* may be NULL, */
@@ -79,6 +80,10 @@ void fmtp_receiver_rtt(struct fmtp_receiver *r, uint64_t rtt_ns);
  * follow it without a gap, in the product and in memory. */
 unsigned fmtp_receiver_places(const struct fmtp_receiver *r, struct fmtp_header *first,
                               struct iovec *out, unsigned max);
+/* Returns where the payload of a datagram belongs: NULL if it is not a missing block of a product
+ * that has begun. */
+uint8_t *fmtp_receiver_place(const struct fmtp_receiver *r, const uint8_t head[FMTP_HEADER_LEN],
+                             size_t payload_len);
 /* Processes a datagram without its MAC; a malformed one is counted and dropped. The payload may be
  * in the place that was predicted for it. It may be in another predicted place only if no payload
  * still to be processed is in the product. The payload of a product that has ended or was missed is

@@ -185,13 +185,28 @@ void fmtp_rx_answered(struct fmtp_receiver *r, struct product *p, uint32_t g)
     }
 }
 
+struct target {
+    struct fmtp_receiver *r;
+    struct product *p;
+};
+
+static bool put(void *ctx, uint32_t at, const uint8_t *bytes, size_t len)
+{
+    const struct target *t = ctx;
+
+    return fmtp_rx_put(t->r, t->p, at, bytes, len);
+}
+
 void fmtp_rx_decode(struct fmtp_receiver *r, struct product *p, uint32_t g)
 {
     struct fmtp_group *group = &p->groups->group[g];
 
     if (!group->missing || group->held < group->missing)
         return;
-    unsigned n = fmtp_groups_decode(p->groups, &r->symbols, g, p->data, p->size, p->received);
+    struct target target = {r, p};
+    const struct fmtp_target to = {p->data, p->size, p->received, r->cfg.store ? put : NULL,
+                                   &target};
+    unsigned n = fmtp_groups_decode(p->groups, &r->symbols, g, &to);
     p->nleft -= n;
     r->unconfirmed_blocks -= p->confirmed ? 0 : n;
     r->stats.decoded_blocks += n;

@@ -134,6 +134,9 @@ void fmtp_rx_arm(struct fmtp_receiver *r, struct product *p);
 bool fmtp_rx_is_block(struct fmtp_receiver *r, const struct product *p,
                       const struct fmtp_header *h);
 /* A block that was missing is in its place. Does not count it. */
+/* Stores bytes of a product from `at` on. Returns false if the application cannot. */
+bool fmtp_rx_put(struct fmtp_receiver *r, struct product *p, uint32_t at, const uint8_t *bytes,
+                 size_t len);
 void fmtp_rx_received(struct fmtp_receiver *r, struct product *p, uint32_t block);
 /* Processes the reorder buffer's datagrams of a product that just became active. Returns false if
  * that completed it. */

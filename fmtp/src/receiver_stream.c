@@ -21,7 +21,8 @@ static void on_data(struct fmtp_receiver *r, const struct fmtp_header *h, const 
         r->stats.duplicate_blocks++;
         return;
     }
-    memcpy(p->data + h->seqnum, payload, h->payloadlen);
+    if (!fmtp_rx_put(r, p, h->seqnum, payload, h->payloadlen))
+        return;
     p->retx_blocks++;
     r->stats.retx_blocks++;
     fmtp_rx_received(r, p, block);

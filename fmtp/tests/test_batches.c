@@ -33,7 +33,8 @@ static struct {
     int out_fd;
     uint8_t *memory; /* of the product, until it ends */
     uint8_t got[SIZE];
-    int nended, nmissed;
+    int nended, nmissed, nstored;
+    bool full; /* the application can store nothing */
 } t;
 static uint8_t product[SIZE], symbols[PARITY][BLOCK];
 
@@ -50,6 +51,20 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     t.memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(t.memory, MAP_FAILED);
     return t.memory;
+}
+
+static bool store(void *ctx, uint32_t index, uint32_t at, const struct iovec *parts, int nparts)
+{
+    (void)ctx;
+    assert_int_equal(index, 0);
+    assert_non_null(t.memory);
+    t.nstored++;
+    for (int i = 0; !t.full && i < nparts; i++) {
+        assert_true(at + parts[i].iov_len <= SIZE);
+        memcpy(t.memory + at, parts[i].iov_base, parts[i].iov_len);
+        at += (uint32_t)parts[i].iov_len;
+    }
+    return !t.full;
 }
 
 static void take_away(void)
@@ -93,7 +108,7 @@ static void open_sockets(void)
     assert_non_null(t.in);
 }
 
-static void set_up(unsigned mac_level)
+static void set_up(unsigned mac_level, bool stores)
 {
     const uint8_t *blocks[K];
     uint8_t *outs[PARITY];
@@ -103,6 +118,7 @@ static void set_up(unsigned mac_level)
                                        .max_products = 4,
                                        .parity_bytes = 1 << 20,
                                        .begun = begun,
+                                       .store = stores ? store : NULL,
                                        .ended = ended,
                                        .missed = missed};
     struct fmtp_session session = {.extended = true, .block_bytes = BLOCK, .fec_k = K, .id = 1};
@@ -125,6 +141,7 @@ static void set_up(unsigned mac_level)
     assert_non_null(t.core);
     assert_int_equal(fmtp_receiver_session(t.core, &session, 0), 0);
     open_sockets();
+    fmtp_multicast_in_set_store(t.in, cfg.store, NULL);
     fmtp_multicast_in_set_mac(t.in, t.verifier);
 }
 
@@ -227,9 +244,9 @@ static uint64_t in_place(uint64_t *mac_failures)
 
 /* The parity arrives first, so the product ends with the sixth of the ten blocks of a batch; the
  * other four are in memory that is freed by then. */
-static void overtaken(unsigned mac_level, bool gso)
+static void overtaken(unsigned mac_level, bool gso, bool stores)
 {
-    set_up(mac_level);
+    set_up(mac_level, stores);
     send_bop();
     send_parity(gso);
     take_batches();
@@ -241,6 +258,8 @@ static void overtaken(unsigned mac_level, bool gso)
     uint64_t failures;
     assert_int_equal(in_place(&failures), PARITY);
     assert_int_equal(failures, 0);
+    /* The ten blocks by one call, and then each of those that were decoded. */
+    assert_int_equal(t.nstored, stores ? 1 + PARITY : 0);
     tear_down();
 }
 
@@ -248,21 +267,67 @@ static void test_overtaken_one_by_one(void **state)
 {
     (void)state;
     for (unsigned level = 0; level <= 2; level++)
-        overtaken(level, false);
+        overtaken(level, false, false);
 }
 
 static void test_overtaken_gso(void **state)
 {
     (void)state;
     for (unsigned level = 0; level <= 2; level++)
-        overtaken(level, true);
+        overtaken(level, true, false);
+}
+
+static void test_stored(void **state)
+{
+    (void)state;
+    for (unsigned level = 0; level <= 2; level++) {
+        overtaken(level, false, true);
+        overtaken(level, true, true);
+    }
+}
+
+/* A gap divides what is stored together; a received block is not stored again. */
+static void test_stored_around_a_gap(void **state)
+{
+    (void)state;
+    set_up(1, true);
+    send_bop();
+    take_batches();
+    send_blocks(K, 5, false);
+    take_batches();
+    assert_int_equal(t.nstored, 2);
+    send_blocks(K, -1, true);
+    take_batches();
+    assert_int_equal(t.nstored, 3);
+    assert_int_equal(t.nended, 1);
+    assert_memory_equal(t.got, product, SIZE);
+    tear_down();
+}
+
+/* What cannot be stored is still missing, also if it could be decoded. */
+static void test_not_stored(void **state)
+{
+    (void)state;
+    set_up(0, true);
+    t.full = true;
+    send_bop();
+    send_parity(false);
+    send_blocks(K, -1, false);
+    take_batches();
+    assert_int_equal(t.nended, 0);
+    t.full = false;
+    send_blocks(K, -1, false);
+    take_batches();
+    assert_int_equal(t.nended, 1);
+    assert_memory_equal(t.got, product, SIZE);
+    tear_down();
 }
 
 /* A forged block among the last ones counts as forged, not as a duplicate; one among the first is
  * not accepted. */
 static void forge(int number)
 {
-    set_up(1);
+    set_up(1, false);
     send_bop();
     send_parity(false);
     take_batches();
@@ -293,6 +358,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_overtaken_one_by_one),
         cmocka_unit_test(test_overtaken_gso),
+        cmocka_unit_test(test_stored),
+        cmocka_unit_test(test_stored_around_a_gap),
+        cmocka_unit_test(test_not_stored),
         cmocka_unit_test(test_forged),
     };
 

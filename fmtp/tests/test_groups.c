@@ -67,7 +67,8 @@ static void test_decode(void **state)
         fmtp_groups_received(gs, &s, 0);
         assert_int_equal(fmtp_groups_keep(gs, &s, 0, 0, symbol), FMTP_KEEP_NEW);
         assert_int_equal(s.count, 1);
-        assert_int_equal(fmtp_groups_decode(gs, &s, 0, product, 130, &received), 1);
+        struct fmtp_target to = {product, 130, &received, NULL, NULL};
+        assert_int_equal(fmtp_groups_decode(gs, &s, 0, &to), 1);
         for (int i = 0; i < 130; i++)
             assert_int_equal(product[i], i < 100 ? 2 : 3);
         assert_int_equal(received, 3);

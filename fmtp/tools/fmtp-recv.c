@@ -29,6 +29,7 @@ struct feed { /* one sender and its group */
     struct stored *files;
     struct tp_error err;
     int number;
+    bool some_failed; /* of `files`, which are to be abandoned */
     bool lost, was_connected, was_extended, finished, told_forged, told_level;
 };
 
@@ -94,7 +95,18 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
                size, feed->number);
     f->next = feed->files;
     feed->files = f;
-    return f->data;
+    return (void *)f->data;
+}
+
+static bool store(void *ctx, uint32_t index, uint32_t at, const struct iovec *parts, int nparts)
+{
+    struct feed *feed = ctx;
+    struct stored *f = stored_find(feed->files, index);
+
+    if (f && stored_write(&feed->run->store, f, at, parts, nparts))
+        return true;
+    feed->some_failed = true;
+    return false;
 }
 
 static void print_digest(const struct stored *f)
@@ -388,6 +400,7 @@ static void take_arguments(struct run *run, int argc, char **argv)
                                   .r_mc_bps = 20000000,
                                   .rcvbuf_bytes = 4000000,
                                   .begun = begun,
+                                  .store = store,
                                   .ended = ended,
                                   .missed = missed,
                                   .withdrawn = withdrawn}};
@@ -423,21 +436,21 @@ static void open_feeds(struct run *run)
     }
 }
 
-/* Reserves space; a product without room is abandoned alone, and its sender is informed. */
-static void reserve_more(struct feed *feed)
+/* Abandons, alone, what could not be written, and informs the sender. */
+static void abandon_failed(struct feed *feed)
 {
-    bool some = false;
-
+    if (!feed->some_failed)
+        return;
+    feed->some_failed = false;
     for (struct stored *f = feed->files, *next; f; f = next) {
         next = f->next;
-        if (f->fd < 0 || stored_reserve(&feed->run->store, f))
+        if (!f->failed)
             continue;
-        some = true;
         feed->run->failed++;
         fmtp_client_abandon(feed->client, f->index);
         stored_discard(&feed->run->store, stored_take(&feed->files, f->index));
     }
-    if (some && !feed->lost)
+    if (!feed->lost)
         feed->lost = fmtp_client_service(feed->client, &feed->err) < 0;
 }
 
@@ -451,7 +464,7 @@ static void receive_all(struct run *run)
         if (!service(run, run->nfeeds))
             return;
         for (unsigned i = 0; i < run->nfeeds; i++)
-            reserve_more(&run->feeds[i]);
+            abandon_failed(&run->feeds[i]);
         if (now_s() - shown_s < 0.2)
             continue;
         shown_s = now_s();

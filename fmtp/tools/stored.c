@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +13,14 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { RESERVE_BYTES = 4 << 20 };
+static const char empty; /* where the bytes of an empty file are */
 
-static char empty; /* where the bytes of an empty file go */
+struct stored *stored_find(struct stored *list, uint32_t index)
+{
+    while (list && list->index != index)
+        list = list->next;
+    return list;
+}
 
 struct stored *stored_take(struct stored **list, uint32_t index)
 {
@@ -33,21 +39,45 @@ static void complain(const struct stored *f, int error)
     fprintf(stderr, "%s: '%s', %zu bytes: %s\n", program, f->name, f->size, strerror(error));
 }
 
-bool stored_reserve(struct store *store, struct stored *f)
+/* Returns 0, or why not all was written. */
+static int write_all(int fd, off_t at, const struct iovec *parts, int nparts)
 {
-    size_t left = f->size - f->reserved, bytes = left < RESERVE_BYTES ? left : RESERVE_BYTES;
-    int error = bytes ? posix_fallocate(f->fd, (off_t)f->reserved, (off_t)bytes) : 0;
+    size_t skip = 0; /* of the first part */
 
+    while (nparts) {
+        struct iovec rest = {(uint8_t *)parts->iov_base + skip, parts->iov_len - skip};
+        ssize_t n = skip ? pwrite(fd, rest.iov_base, rest.iov_len, at)
+                         : pwritev(fd, parts, nparts < IOV_MAX ? nparts : IOV_MAX, at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n ? errno : EIO;
+        at += n;
+        skip += (size_t)n;
+        for (; nparts && skip >= parts->iov_len; nparts--)
+            skip -= parts++->iov_len;
+    }
+    return 0;
+}
+
+bool stored_write(struct store *store, struct stored *f, uint32_t at, const struct iovec *parts,
+                  int nparts)
+{
+    size_t bytes = 0;
+
+    if (f->failed)
+        return false;
+    for (int i = 0; i < nparts; i++)
+        bytes += parts[i].iov_len;
+    int error = write_all(f->fd, (off_t)at, parts, nparts);
     if (error) {
         complain(f, error);
+        f->failed = true;
         return false;
     }
-    f->reserved += bytes;
+    bytes = bytes < f->size - f->written ? bytes : f->size - f->written;
+    f->written += bytes;
     store->promised -= bytes;
-    if (f->reserved == f->size) {
-        close(f->fd);
-        f->fd = -1;
-    }
     return true;
 }
 
@@ -81,18 +111,17 @@ static int check_place(const struct store *store, const struct stored *f, int fd
     return (store->promised + f->size) / space.f_frsize >= space.f_bavail ? ENOSPC : 0;
 }
 
-/* Allocates its memory and disk space. Returns 0, or why that failed. */
+/* Sets its size and maps it. Returns 0, or why that failed. A full disk is reported now; the space
+ * itself is taken as data arrive. */
 static int lay_out(struct store *store, struct stored *f)
 {
-    /* Report a full disk now. The space itself is reserved bit by bit while data arrive: reserving
-     * a large file in memory at once takes so long that datagrams get lost. */
     int error = check_place(store, f, f->fd);
 
     if (!error && ftruncate(f->fd, (off_t)f->size) < 0)
         error = errno;
     if (error || !f->size)
         return error;
-    void *data = mmap(NULL, f->size, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
+    void *data = mmap(NULL, f->size, PROT_READ, MAP_SHARED, f->fd, 0);
     if (data == MAP_FAILED)
         return errno;
     f->data = data;
@@ -104,7 +133,7 @@ static void release(struct stored *f)
     if (f->fd >= 0)
         close(f->fd);
     if (f->data != &empty)
-        munmap(f->data, f->size);
+        munmap((void *)f->data, f->size);
     free(f);
 }
 
@@ -122,10 +151,7 @@ struct stored *stored_begin(struct store *store, int feed, uint32_t index, uint3
     int error = f->fd < 0 ? errno : lay_out(store, f);
     if (!error) {
         store->promised += size;
-        if (stored_reserve(store, f))
-            return f;
-        stored_discard(store, f);
-        return NULL;
+        return f;
     }
     complain(f, error);
     if (f->fd >= 0)
@@ -145,7 +171,7 @@ bool stored_name(struct store *store, const struct stored *f)
 
 void stored_close(struct store *store, struct stored *f)
 {
-    store->promised -= f->size - f->reserved;
+    store->promised -= f->size - f->written;
     release(f);
 }
 
