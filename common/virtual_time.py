@@ -16,6 +16,7 @@ TIME_TRAVEL: Final = "time-travel=inf-cpu"  # UML: time passes only while all pr
 EXTERNAL_TIME: Final = "time-travel=ext:"  # the same, as far as a calendar at a socket allows
 RNDRESEEDCRNG: Final = 0x5207  # linux/random.h: a new key for the kernel's random generator
 SECOND_NS: Final = 1_000_000_000
+LINKS: Final = "DOWNPOUR_LINKS"  # a guest's environment: where the batches of its cut links are
 
 
 def clock_of(command_line: str) -> Clock:

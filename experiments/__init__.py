@@ -49,7 +49,7 @@ verdict/: whether a cell's emulation did what was asked. Pure but for `collect`.
 | one_way, in_flight | what is asked of each way; what happened to the packets on it |
 | replay, join_leave | whether the trace was replayed; whether subscriptions are complete |
 | carousel | whether a carousel turned at its rate, and where its datagrams went |
-| elsewhere | hosts on other machines: their clocks, their tunnels |
+| elsewhere, in_parts | hosts on other machines: clocks, tunnels; in other parts: frames |
 | layers | whether layered multicast kept its rates and its programs got what arrived |
 
 cells/: one cell, in its own process and network namespace.
@@ -69,7 +69,7 @@ cells/: one cell, in its own process and network namespace.
 | product_log | its logs |
 | surveillance | watch settings and packets from before the replay to after it |
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
-| elsewhere, host_agent | hosts on other machines: their files and clocks; their agent |
+| elsewhere, host_agent, part_main | hosts elsewhere: their files and clocks; their agents |
 | disk_throttle | slow down a disk with control groups |
 | sysstat | sysstat's binary records, and pidstat's records of each program |
 | counters_page, counters_log | read the counters pages of programs; record them each second |
@@ -87,7 +87,8 @@ runs/: the cells of an experiment, one after the other or several at once.
 | preparation, plan_summary | check cells before anything starts; describe the plan |
 | runner, sweep, running_cell | run an experiment; its cells; follow one cell |
 | cell_process | a cell's process, native or in a guest |
-| real_hosts | the clock of cells with hosts on other machines (`remote`) |
+| real_hosts, parts | cells with hosts on other machines (`remote`), in other guests |
+| together | what needs all hosts in one place |
 | until_decided | add repeats of the cells whose claims are open |
 | estimates, progress | how long cells take; what is shown meanwhile |
 | records, manifest, digests | what a run records about itself |

@@ -99,7 +99,7 @@ def run_command(options: RunOptions) -> int:
     if options.at is None and options.mixed:
         raise Failure("--mixed: found without --at; valid: --at ADDRESS --mixed", EXIT_USAGE)
     if options.at is None:
-        return run_experiment(options.name, options.clock, options)
+        return run_experiment(options.name, options.clock, options, parts=options.parts or 1)
     return _run_at(options)
 
 
@@ -331,10 +331,15 @@ Opened = Callable[["Sequence[Planned]"], "AbstractContextManager[Clock]"]
 
 
 def run_experiment(
-    name: str, clock_name: str, options: RunChoices, elsewhere: Opened | None = None
+    name: str,
+    clock_name: str,
+    options: RunChoices,
+    elsewhere: Opened | None = None,
+    *,
+    parts: int = 1,
 ) -> int:
     """Run the experiment, or show its plan. Return the exit code. `elsewhere`: opens the clock of
-    cells at workers.
+    cells at workers. `parts`: guests of a cell, at most.
 
     Raises SpecErrors, UsageError, RunError, NetworkError, OSError.
     """
@@ -346,7 +351,7 @@ def run_experiment(
         with elsewhere(planned) as clock:
             return _run_planned(name, spec, planned, clock, options, local=False)
     runs = options.runs.resolve()
-    clock = clock_of(clock_name, options, planned, runs, plan_only=options.dry_run)
+    clock = clock_of(clock_name, options, planned, runs, plan_only=options.dry_run, parts=parts)
     return _run_planned(name, spec, planned, clock, options, local=True)
 
 
@@ -387,6 +392,7 @@ def _run_planned(
     """Run the planned cells by a clock, or show the plan. Return the exit code."""
     from experiments.design.selection import ordered
     from experiments.runs import estimates, plan_summary, runner
+    from experiments.runs.cell_process import VirtualClock
     from experiments.runs.manifest import machine
     from experiments.runs.progress import make_reporter
     from experiments.runs.until_decided import first_of
@@ -399,6 +405,8 @@ def _run_planned(
     lines = plan_summary.summary(
         spec, first, known, order=options.order, clock=clock.name, jobs=clock.jobs
     )
+    if isinstance(clock, VirtualClock) and clock.parts > 1:
+        lines.append(plan_summary.parts_line(first, clock.parts))
     if until is not None:
         lines.append(plan_summary.until_line(until, spec.repeats))
     if options.dry_run:

@@ -132,6 +132,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "topologies.watch.capture",
         "topologies.emulate",
         "topologies.remote.inventory",
+        "topologies.remote.part_plan",
         "protocols",
         "parsers",
         "virtual",

@@ -183,6 +183,7 @@ EXPERIMENT: Final = {
     "RESUME": Variable("--resume", flag=True),
     "UNTIL_DECIDED": Variable("--until-decided", flag=True),
     "BUDGET": Variable("--budget"),
+    "PARTS": Variable("--parts"),
     "AT": Variable("--at"),
     "MIXED": Variable("--mixed", flag=True),
 }  # fmt: skip

@@ -12,7 +12,7 @@ Where to look:
            the background), `facts` and `doctor` (what the kernel offers)
 `remote`   hosts of a network on other machines: `inventory` (which), `agent` (the program there),
            `connection` and `host` (it, from here), `process`, `tunnels` (VXLAN),
-           `checkout` (whether it has the same programs)
+           `checkout` (whether it has the same programs); in other guests: `part_*`
 `watch`    measures a running network: `counters`, `capture` (tcpdump), `link_probes` (delay),
            `taps` and `flights` (packets in transit), `inventory` and `journal` (settings)
 `wire`     wire-relay, in C: delays and loses frames where the kernel has no netem

@@ -40,6 +40,15 @@ def at_place(place: int | None) -> Iterator[None]:
 
 
 @contextmanager
+def beside(number: int) -> Iterator[None]:
+    """Within the context, give new guests the core that is `number` places on, if there are
+    places."""
+    place = _PLACE.get()
+    with at_place(None if place is None else place + number):
+        yield
+
+
+@contextmanager
 def one_core(directory: Path | None = None) -> Iterator[int]:
     """Yield a core that no other guest of this user has. If all are taken or locking fails, yield
     one of them anyway: guests that share a core are slower, not different. The first choice is the

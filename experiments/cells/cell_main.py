@@ -36,10 +36,10 @@ from experiments.design.expansion import CellSpec
 from experiments.design.join_leave_expansion import JoinLeaveCell
 from protocols import registry
 from protocols.adapter import Feed
+from topologies.emulate.elsewhere import Elsewhere
 from topologies.emulate.emulation import NetworkError, open_emulation
 from topologies.emulate.lifecycle import enter
 from topologies.model.network import Network
-from topologies.remote.host import Host
 
 # The class of a cell whose protocol needs its own kind of path.
 OWN_RUNS: Final[Mapping[str, type[CellRun]]] = {"m2c": LayersRun}
@@ -61,13 +61,13 @@ def _kind_of(cell: CellSpec) -> type[CellBase]:
 def run_cell(job: Job, out: Path) -> Event:
     """Run the cell in this process, which must have one thread. Return its last event."""
     network = Network.from_json(job.network.read_text())
-    if job.hosts is not None:
+    if job.hosts is not None or job.parts is not None:
         phase("connecting to the hosts")
     with elsewhere.connected(job, out) as hosts:
         return _run_on(job, network, hosts, out)
 
 
-def _run_on(job: Job, network: Network, hosts: Mapping[str, Host], out: Path) -> Event:
+def _run_on(job: Job, network: Network, hosts: Mapping[str, Elsewhere], out: Path) -> Event:
     phase("bringing the network up")
     with (
         enter(job.run_id, topology=network.name) as entered,

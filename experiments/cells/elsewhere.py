@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from common.shell import NetworkError
+from common.virtual_time import LINKS
 from experiments.cells.job import Job
 from experiments.cells.run_directory import write_json
 from topologies.emulate.elsewhere import Elsewhere
@@ -25,15 +27,43 @@ from topologies.emulate.emulation import Emulation
 from topologies.remote import inventory
 from topologies.remote.connection import Connection
 from topologies.remote.host import Host
+from topologies.remote.part_host import OtherPart, PartHost
+from topologies.remote.part_plan import PartPlan
 from topologies.watch import counters
 
 FILE: Final = "hosts.json"
+PARTS: Final = "parts.json"
+ARRIVED_S: Final = 0.5  # longer than any cut link's delay
 
 
 @contextmanager
-def connected(job: Job, out: Path) -> Iterator[Mapping[str, Host]]:
-    """Connect to the machines of the job's hosts; end everything there at the end. This process
+def connected(job: Job, out: Path) -> Iterator[Mapping[str, Elsewhere]]:
+    """Connect to where the job's other hosts are; end everything there at the end. This process
     must be in the namespace that reaches them. Raises NetworkError."""
+    to = _parts if job.parts is not None else _machines
+    with to(job, out) as hosts:
+        yield hosts
+
+
+@contextmanager
+def _parts(job: Job, out: Path) -> Iterator[Mapping[str, Elsewhere]]:
+    assert job.parts is not None
+    plan = PartPlan.from_json(job.parts.read_text())
+    links = Path(os.environ[LINKS])
+    hosts: dict[str, PartHost] = {}
+    with ExitStack() as stack:
+        for number in range(1, len(plan.others) + 1):
+            part = OtherPart(plan, number, links)
+            stack.callback(part.close)
+            for one in part.hosts:
+                host = hosts[one.name] = PartHost(one.name, part)
+                stack.callback(host.close)
+                host.share(job.work, out, out / "logs", job.trace.parent)
+        yield hosts
+
+
+@contextmanager
+def _machines(job: Job, out: Path) -> Iterator[Mapping[str, Elsewhere]]:
     listed = inventory.from_json(job.hosts.read_text()) if job.hosts else []
     hosts: dict[str, Host] = {}
     with ExitStack() as stack:
@@ -107,6 +137,67 @@ def watch(stack: ExitStack, emulation: Emulation, out: Path) -> None:
         write_json(out / FILE, found)
 
     stack.callback(end)
+
+
+def watch_parts(stack: ExitStack, emulation: Emulation, out: Path) -> None:
+    """Count the frames of the cut links now and when `stack` ends; write parts.json."""
+    hosts = {n: h for n, h in emulation.elsewhere.items() if isinstance(h, PartHost)}
+    if not hosts:
+        return
+
+    def look() -> dict[str, dict[str, dict[str, int]]]:
+        """Count at the sending ends, wait until all has arrived, then at the receiving ends."""
+        looks = []
+        for _ in range(2):
+            looks.append({name: _frames(h, emulation.pids[name]) for name, h in hosts.items()})
+            time.sleep(ARRIVED_S)
+        before, after = looks
+        return {
+            name: {
+                nic: {
+                    "sent_there": before[name][nic]["sent_there"],
+                    "received_here": after[name][nic]["received_here"],
+                    "sent_here": before[name][nic]["sent_here"],
+                    "received_there": after[name][nic]["received_there"],
+                }
+                for nic in before[name]
+            }
+            for name in before
+        }
+
+    first = look()
+
+    def end() -> None:
+        last = None
+        with contextlib.suppress(NetworkError):
+            last = look()
+        found = {
+            name: {
+                "part": host.part.part,
+                "before": first[name],
+                "after": last[name] if last is not None else None,
+            }
+            for name, host in hosts.items()
+        }
+        write_json(out / PARTS, found)
+
+    stack.callback(end)
+
+
+def _frames(host: PartHost, pid: int) -> dict[str, dict[str, int]]:
+    """Return the frames of each NIC at both ends of its cut link. The end here is the NIC of the
+    host's place: what arrived from the host leaves by it."""
+    there = host.call("carried")
+    here = counters.interfaces(Path(f"/proc/{pid}/net/dev").read_text())
+    return {
+        nic.interface: {
+            "sent_there": there[nic.interface]["tx_packets"],
+            "received_here": here[nic.interface]["tx_packets"],
+            "sent_here": here[nic.interface]["rx_packets"],
+            "received_there": there[nic.interface]["rx_packets"],
+        }
+        for nic in host.nics
+    }
 
 
 def _look(host: Host, pid: int) -> dict[str, object]:

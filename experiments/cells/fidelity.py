@@ -17,6 +17,7 @@ from common import looking
 from common.places import PROGRAMS, program
 from experiments.cells import samplers, surveillance
 from experiments.cells.elsewhere import watch as watch_elsewhere
+from experiments.cells.elsewhere import watch_parts
 from experiments.cells.run_directory import write_json
 from experiments.cells.surveillance import Asked
 from experiments.design.shaping import Setting
@@ -96,6 +97,7 @@ class Fidelity:
             )
         self._watch_queues(stack, long_run=long_run)
         watch_elsewhere(stack, self._emulation, self._out)
+        watch_parts(stack, self._emulation, self._out)
         surveillance.watch(stack, self._emulation, self._out, self.asked, at_s)
         # Make hostlag forget the lags of this start: among few timers, one would be the worst 1 %.
         for process in lags.values():

@@ -34,6 +34,7 @@ class Job:
     digest: str
     captures: Captures = NO_CAPTURES
     hosts: Path | None = None  # of topologies/remote/inventory.py: hosts on other machines
+    parts: Path | None = None  # of topologies/remote/part_plan.py: hosts in other guests
 
     @property
     def samples(self) -> frozenset[str]:
@@ -54,7 +55,8 @@ class Job:
         raw: dict[str, Any] = json.loads(text)
         for name in ("network", "trace", "build", "work"):
             raw[name] = Path(raw[name])
-        raw["hosts"] = Path(raw["hosts"]) if raw["hosts"] else None
+        for name in ("hosts", "parts"):
+            raw[name] = Path(raw[name]) if raw[name] else None
         raw["captures"] = Captures.from_dict(raw["captures"])
         kind = JoinLeaveCell if "script" in raw["cell"] else CellSpec
         return cls(**{**raw, "cell": kind.from_dict(raw["cell"])})

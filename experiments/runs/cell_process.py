@@ -36,8 +36,11 @@ from experiments.design.expansion import (
     virtual_seconds_estimated,
     virtual_seconds_limit,
 )
+from experiments.runs import parts as in_parts
 from experiments.runs.records import ClockRecord
 from topologies.emulate.lifecycle import new_run_id, purge
+from topologies.model.network import Network
+from topologies.model.parts import plan as plan_parts
 from virtual.cores import available_cores
 from virtual.guest import (
     CHECKOUT,
@@ -51,11 +54,13 @@ from virtual.guest import (
     guest_python,
 )
 from virtual.kernel_build import Kernel
+from virtual.parts.together import Together
 from virtual.turns import Turns
 
 STOP_S: Final = 20.0  # for a cell's process to take its network down
 GUEST_OUT: Final = Path("/guest/cell")
 GUEST_WORK: Final = Path("/guest/work")  # on disk with `keep_work`, or if memory is too small
+PART_BYTES: Final = 400_000_000  # of this machine, of each further guest of a cell
 PAGE_BYTES, PAGE_RECORD_BYTES = 4096, 64  # the kernel's own record of each page of memory
 GUEST_MEMORY_BYTES: Final = 500_000_000  # kernel, programs, their files
 # A guest with queues on disk: it is too small for queues in memory, and caches their files.
@@ -250,6 +255,7 @@ class VirtualProcess:
         limit_s: float | None,
         stall_s: float,
         beside: Sequence[str] = (),
+        parts: int = 1,
     ) -> None:
         self._out = out
         shares = [Share(out.resolve(), GUEST_OUT, writable=True)]
@@ -281,14 +287,25 @@ class VirtualProcess:
             work=GUEST_WORK,
         )
         network, trace = job.network.read_text(), job.trace.read_text()
+        plan = plan_parts(Network.from_json(network), parts)
+        if plan.count > 1:
+            network = plan.network.to_json()
+            inside = dataclasses.replace(inside, parts=EXCHANGE / in_parts.FILE)
 
         def prepare(exchange: Path) -> None:
             write_text(exchange / "job.json", inside.to_json())
             write_text(exchange / "network.json", network)
             write_text(exchange / "trace.txt", trace)
 
+        self._together: Together | None = None
+        self._others = plan.others
         try:
-            self._guest = Guest(kernel, spec, prepare=prepare)
+            if plan.count > 1:
+                known = in_parts.plan_of(plan, inside.build)
+                self._together = in_parts.start(kernel, spec, known, prepare)
+                self._guest = self._together.guests[0]
+            else:
+                self._guest = Guest(kernel, spec, prepare=prepare)
         except GuestError as error:
             raise CellProblem(str(error)) from None
         self._tail = Tail(self._guest.exchange / "stdout")
@@ -304,7 +321,10 @@ class VirtualProcess:
     def poll(self) -> list[Event]:
         """Return the events that are new. Raises CellProblem."""
         try:
-            code = self._guest.poll()
+            if self._together is not None:
+                code = in_parts.poll(self._together)
+            else:
+                code = self._guest.poll()
         except GuestError as error:
             raise CellProblem(f"{error}{self._complaint()}") from None
         events = parse_events([line.decode("utf-8", "replace") for line in self._tail.lines()])
@@ -344,8 +364,17 @@ class VirtualProcess:
                 "boot_real_s": started,
                 "ready_real_s": replay[0] if replay else None,
                 "phases": self._phases,
+                **({"parts": self._parts()} if self._together is not None else {}),
             },
         )
+
+    def _parts(self) -> dict[str, object]:
+        """Return who ran where, and what the calendar measured."""
+        assert self._together is not None
+        hosts = [[host.name for host in part] for part in self._others]
+        with contextlib.suppress(GuestError):
+            return {"hosts": hosts, **dataclasses.asdict(self._together.report())}
+        return {"hosts": hosts}
 
     @property
     def code(self) -> int | None:
@@ -354,7 +383,14 @@ class VirtualProcess:
 
     def stop(self) -> None:
         """End the cell and remove all it made. Idempotent."""
-        self._guest.stop()
+        (self._together or self._guest).stop()
+
+
+def sample_of(clock: Clock) -> str:
+    """Return what makes a clock's figures another sample, for digests of cells."""
+    if isinstance(clock, VirtualClock) and clock.parts > 1:
+        return f"{clock.name}, {clock.parts} parts"
+    return clock.name
 
 
 class VirtualClock:
@@ -371,11 +407,12 @@ class VirtualClock:
         limit_s: float | None = None,
         stall_s: float = STALL_S,
         beside: Sequence[str] = (),
+        parts: int = 1,
     ) -> None:
-        self.kernel = kernel
+        self.kernel, self.parts = kernel, parts
         self._beside = tuple(beside)
         self._limit_s, self._stall_s = limit_s, stall_s
-        self.jobs = jobs if jobs is not None else len(available_cores())
+        self.jobs = jobs if jobs is not None else max(1, len(available_cores()) // parts)
         self._share_bytes: int | None = None
 
     def turns(self) -> Turns:
@@ -389,7 +426,8 @@ class VirtualClock:
         if free is None:
             free = memory_free_bytes()
         most = max(host_memory_bytes(cell, size) for cell, size in cells)
-        most = min(most, DISK_GUEST_BYTES)
+        most = min(most, DISK_GUEST_BYTES) if self.parts == 1 else most
+        most += (self.parts - 1) * PART_BYTES
         if free < most:
             raise CellProblem(
                 f"found {free / 1e9:.1f} GB of free memory; valid: {most / 1e9:.1f} GB for the "
@@ -413,6 +451,7 @@ class VirtualClock:
             limit_s=self._limit_s,
             stall_s=self._stall_s,
             beside=self._beside,
+            parts=self.parts,
         )
 
     def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
@@ -423,6 +462,7 @@ class VirtualClock:
         """Return what the manifest says about the clock."""
         return {
             "clock": self.name,
+            **({"parts": self.parts} if self.parts > 1 else {}),
             "virtual_kernel": {
                 "version": self.kernel.version,
                 "digest": self.kernel.digest,

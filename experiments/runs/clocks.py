@@ -12,7 +12,8 @@ from common.places import RUNS
 from experiments.design.spec import UsageError
 from experiments.runs import runner
 from experiments.runs.cell_process import CellProblem, Clock, NativeClock, VirtualClock
-from experiments.runs.options import GuestOptions
+from experiments.runs.options import GuestOptions, RunChoices
+from experiments.runs.together import unsuitable, unsuitable_options
 from virtual.kernel_build import Kernel, KernelError, find_kernel
 
 # A plan starts no guest, so the kernel need not be built yet.
@@ -36,12 +37,15 @@ def clock_of(
     runs: Path = RUNS,
     *,
     plan_only: bool = False,
+    parts: int = 1,
 ) -> Clock:
     """Return the requested clock, suitable for all that is planned, with results below `runs`.
 
     Raises UsageError or RunError. `plan_only`: nothing will run, so a kernel may be missing.
     """
     if name == "native":
+        if parts > 1:
+            raise UsageError(f"found --parts {parts}; valid: 1 with the native clock")
         if options.jobs not in (None, 1):
             raise UsageError(
                 f"found --jobs {options.jobs}; valid: 1 with the native clock, because cells that "
@@ -62,12 +66,30 @@ def clock_of(
             "(make: virtual-kernel)"
         )
     clock = VirtualClock(
-        kernel, jobs=options.jobs, limit_s=options.limit_s, stall_s=options.stall_s
+        kernel,
+        jobs=options.jobs,
+        limit_s=options.limit_s,
+        stall_s=options.stall_s,
+        parts=parts,
     )
     try:
         clock.fit([(p.cell, p.trace.size_bytes) for p in planned])
     except CellProblem as error:
         raise runner.RunError(str(error)) from None
-    if on_disk := [p for p in planned if clock.on_disk(p.cell, p.trace.size_bytes)]:
+    on_disk = [p for p in planned if clock.on_disk(p.cell, p.trace.size_bytes)]
+    if parts > 1:
+        _check_parts(options, planned, on_disk)
+    if on_disk:
         runner.check_disk(on_disk, runs)
     return clock
+
+
+def _check_parts(
+    options: GuestOptions, planned: Sequence[runner.Planned], on_disk: Sequence[runner.Planned]
+) -> None:
+    """Check that the cells suit several parts. Raises UsageError."""
+    wrong = [pair for one in planned for pair in unsuitable(one, ctcp=True)]
+    wrong += unsuitable_options(options) if isinstance(options, RunChoices) else []
+    wrong += [(f"queues on disk ({one.cell.cell})", "queues in memory") for one in on_disk]
+    for found, valid in wrong:
+        raise UsageError(f"--parts: found {found}; valid: {valid}")

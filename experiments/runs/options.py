@@ -12,6 +12,7 @@ import typer
 from common.command_line import completing, count, number, seconds, size_bytes, time_s, whole
 from common.places import BUILD, EXPERIMENTS, RUNS
 from topologies.watch.capture import DEFAULT_LIMIT_BYTES
+from virtual.cores import available_cores
 from virtual.guest import STALL_S
 
 NativeOrVirtual = Literal["native", "virtual"]
@@ -22,6 +23,22 @@ Duration = Annotated[
 
 def _experiments() -> list[str]:
     return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+
+
+AUTO: Final = "auto"
+
+
+def _parts(text: str | int) -> int:
+    return len(available_cores()) if text == AUTO else count(text)
+
+
+_PARTS: Final = typer.Option(
+    parser=_parts,
+    metavar="auto|N",
+    help="Guests of a cell, each on its own core, if delays allow (virtual clock); auto: one per "
+    "core.",
+    show_default="1",
+)
 
 
 @dataclass(kw_only=True)
@@ -207,6 +224,7 @@ class RunOptions(NamedRun):
         NativeOrVirtual,
         typer.Option(help="virtual: guests whose clock jumps from event to event; needs no root."),
     ] = "native"
+    parts: Annotated[int | None, _PARTS] = None
     at: Annotated[
         str | None,
         typer.Option(
@@ -247,6 +265,7 @@ class RepeatOptions(BuildOptions):
 
     run: Run
     clock: Annotated[NativeOrVirtual | None, typer.Option(help="Default: the run's clock.")] = None
+    parts: Annotated[int | None, _PARTS] = None
     other_programs: Annotated[
         bool,
         typer.Option(

@@ -13,6 +13,7 @@ from experiments.runs.estimates import Estimates
 from experiments.runs.preparation import Planned
 from experiments.runs.until_decided import Until
 from parsers.base.factors import FACTORS, Scalar
+from topologies.model import parts
 
 MOST_SOURCES: Final = 7  # of a cell's feeds, named in full
 
@@ -50,6 +51,21 @@ def summary(
         f"{most / 1e9:.2f} GB for the queues of the largest cell"
     )
     return lines
+
+
+def parts_line(planned: Sequence[Planned], most: int) -> str:
+    """Return the line of a run in parts: how its largest cell is cut, or why it is not."""
+    largest = max(planned, key=lambda item: item.cell.m)
+    found = parts.plan(largest.network, most)
+    if found.count == 1:
+        host, why = next(iter(found.stay.items()), ("it", "no host can leave"))
+        return f"  one part remains: {host} stays: {why}"
+    sizes = ", ".join(str(len(hosts)) for hosts in found.others)
+    here = largest.cell.m - sum(len(hosts) for hosts in found.others)
+    return (
+        f"  {found.count} parts (largest cell): the switches, the publisher and "
+        f"{counted(here, 'receiver')}; {sizes} receivers"
+    )
 
 
 def until_line(until: Until, most: int) -> str:

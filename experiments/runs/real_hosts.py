@@ -6,26 +6,25 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from common.places import IN_CHECKOUT, ROOT
 from experiments.cells.job import Job
 from experiments.cells.run_directory import write_text
-from experiments.design.join_leave_expansion import JoinLeaveCell
 from experiments.design.spec import UsageError
 from experiments.runs.cell_process import NativeClock, NativeProcess
 from experiments.runs.clocks import needs_root
 from experiments.runs.options import RemoteOptions
 from experiments.runs.preparation import Planned, RunError, check_machine
 from experiments.runs.records import ClockRecord
+from experiments.runs.together import unsuitable, unsuitable_options
 from topologies.remote import inventory
 from topologies.remote.inventory import RemoteHost
 
 FILE: Final = "hosts.json"  # in a cell's work directory
 PLAYBOOKS: Final = ("install", "build")
-SAMPLES: Final = frozenset({"hosts", "events"})  # that need no program beside the hosts'
 
 
 def hosts_of(options: RemoteOptions) -> list[RemoteHost]:
@@ -72,43 +71,10 @@ def clock_of(
     for one in planned:
         known = [host.name for host in one.network.hosts]
         inventory.check_names(hosts, known, options.inventory)
-        for found, valid in (*_unsuitable(one), *_unsuitable_options(options)):
+        for found, valid in (*unsuitable(one), *unsuitable_options(options)):
             raise UsageError(f"--inventory: found {found}; valid: {valid}")
     if not options.dry_run:
         check_machine(planned, options.runs.resolve(), options.build)
         if options.install:
             install(options.inventory)
     return HostsClock(hosts)
-
-
-def _unsuitable(planned: Planned) -> Iterator[tuple[str, str]]:
-    """Yield what of a cell needs all hosts on this machine, and what does not."""
-    cell, lanes = planned.cell, planned.network.lane_count
-    if isinstance(cell, JoinLeaveCell):
-        yield "subscribers that join and leave", "subscribers that stay"
-    if cell.protocol not in ("ldm7", "ldm6"):
-        yield f"protocol {cell.protocol}", "ldm7, ldm6"
-    if cell.ldmd_makes_vlans:
-        yield "interfaces that ldmd makes", "the network's own"
-    if cell.pauses_first:
-        yield "a receiver that pauses", "receivers that do not"
-    if cell.has_rivals:
-        yield "competing flows", "none"
-    if lanes > 1:
-        yield f"{lanes} lanes", "one"
-    if cell.conditions.tcp == "ctcp":
-        yield "TCP ctcp", "cubic, bbr, reno"
-    if cell.conditions.monitor == "on":
-        yield "a monitor", "none"
-
-
-def _unsuitable_options(options: RemoteOptions) -> Iterator[tuple[str, str]]:
-    """Yield which options need all hosts on this machine, and what does not."""
-    if options.monitor:
-        yield "--monitor", "none"
-    if others := sorted(set(options.sample) - SAMPLES):
-        yield f"--sample {others[0]}", ", ".join(sorted(SAMPLES))
-    if options.capture:
-        yield f"--capture {options.capture[0]}", "none"
-    if options.keep_work:
-        yield "--keep-work", "without it, queues are on the machines"

@@ -66,12 +66,13 @@ class WorkersRecord(TypedDict):
 
 class ClockRecord(TypedDict, total=False):
     """The clock of cells. `virtual_kernel`: of guests on this machine; `hosts`: the machines of the
-    network's hosts that are not here, by host."""
+    network's hosts that are not here, by host; `parts`: guests of a cell, at most."""
 
     clock: str
     virtual_kernel: KernelRecord
     workers: WorkersRecord
     hosts: dict[str, str]
+    parts: int
 
 
 class Environment(TypedDict):

@@ -319,7 +319,8 @@ def _run(original: Original, options: RepeatOptions) -> Path:
     asked = options.clock or original.clock
     planned = plan(original)
     wrong = refusals(original, planned)
-    clock: Clock = clock_of(asked, options, planned)
+    parts = options.parts or (original.raw.get("parts", 1) if asked == original.clock else 1)
+    clock: Clock = clock_of(asked, options, planned, parts=parts)
     here: Manifest = {**Manifest(programs=manifest.programs()), **clock.describe()}
     programs = changed(programs_of(original.raw), programs_of(here))
     if asked != original.clock:

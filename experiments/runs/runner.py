@@ -22,7 +22,7 @@ from experiments.cells.run_directory import FAILED, RunDirectory, write_json, wr
 from experiments.design.selection import Order, ordered
 from experiments.design.spec import AnySpec, is_topology_file
 from experiments.runs import digests, estimates, manifest
-from experiments.runs.cell_process import Clock, NativeClock
+from experiments.runs.cell_process import Clock, NativeClock, sample_of
 from experiments.runs.preparation import (
     Planned,
     RunError,
@@ -201,7 +201,7 @@ def _taken_over(
     reporter: Reporter,
 ) -> list[str]:
     """Take complete cells over from an interrupted run; return their names."""
-    wanted = {p.cell.cell: p.digest(clock.name) for p in planned}
+    wanted = {p.cell.cell: p.digest(sample_of(clock)) for p in planned}
     taken = take_over(run, run.parent.parent, run.parent.name, wanted)
     _tell_resumed(run, taken, described["git"], reporter)
     return taken

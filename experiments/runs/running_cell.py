@@ -14,7 +14,7 @@ from experiments.cells.events import Event, Phase
 from experiments.cells.job import Job
 from experiments.cells.run_directory import RunDirectory, write_json, write_text
 from experiments.runs import digests
-from experiments.runs.cell_process import CellProblem, CellProcess, Clock
+from experiments.runs.cell_process import CellProblem, CellProcess, Clock, sample_of
 from experiments.runs.preparation import Planned
 from experiments.runs.records import RunRecord
 from virtual.cores import at_place
@@ -81,7 +81,7 @@ class RunningCell:
             build=build,
             work=self._work,
             keep_work=keep_work,
-            digest=planned.digest(clock.name),
+            digest=planned.digest(sample_of(clock)),
             captures=captures,
         )
         self._phases: list[Phase] = []  # for estimates of later runs

@@ -27,6 +27,7 @@ from experiments.verdict.checks import Check, Limits, Status, Verdict, summary
 from experiments.verdict.elsewhere import elsewhere_checks
 from experiments.verdict.evidence import Evidence, ShaperSample
 from experiments.verdict.in_flight import InFlight
+from experiments.verdict.in_parts import parts_checks
 from experiments.verdict.layers import layers_checks
 from experiments.verdict.loss import duplicate_blocks, injected_loss, receive_buffers
 from experiments.verdict.machine import clock_check, cpu, lag_check
@@ -147,6 +148,7 @@ def network_checks(evidence: Evidence) -> tuple[Check, ...]:
         ).checks(),
         clock_check(evidence),
         *elsewhere_checks(evidence.elsewhere, evidence.publisher),
+        *parts_checks(evidence.cut_frames),
         lag_check(evidence),
         *cpu(evidence),
     )

@@ -14,7 +14,7 @@ from common.virtual_time import Clock
 from experiments.design import burst_loss, loss_model, shaping
 from experiments.design.expansion import CellSpec
 from experiments.design.shaping import Setting
-from experiments.verdict import Evidence, elsewhere, host_lag, in_flight
+from experiments.verdict import Evidence, elsewhere, host_lag, in_flight, in_parts
 from experiments.verdict.as_planned import InventorySeen
 from experiments.verdict.cpu_load import Load
 from experiments.verdict.evidence import BurstCount, parse_shaper_log
@@ -130,6 +130,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         rtt_after_ms=seen.rtt_after_ms,
         clock=seen.clock,
         elsewhere=hosts_elsewhere(out / "hosts.json", network),
+        cut_frames=in_parts.parse(json.loads(_text(out / "parts.json") or "{}")),
     )
 
 

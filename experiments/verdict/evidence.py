@@ -12,6 +12,7 @@ from experiments.verdict.cpu_load import Load
 from experiments.verdict.elsewhere import Elsewhere
 from experiments.verdict.host_lag import HostLag
 from experiments.verdict.in_flight import FlightSeen
+from experiments.verdict.in_parts import CutFrames
 from experiments.verdict.queue_watch import Queue
 from parsers.measure.carousel import CarouselData
 from parsers.measure.layers import LayersData
@@ -113,6 +114,7 @@ class Evidence:
     disk_iops: int = 0  # writes a second that the receivers' disk accepts; 0: no limit
     layers: LayersData | None = None  # of protocol m2c
     elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)  # hosts on other machines
+    cut_frames: list[CutFrames] | None = field(default_factory=list)  # None: not counted
 
 
 def parse_shaper_log(text: str) -> list[ShaperSample]:

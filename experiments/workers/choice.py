@@ -28,6 +28,7 @@ def check_options(options: RunOptions) -> None:
             "workers share their machines"
         )
     for name, given in (
+        ("--parts", (options.parts or 1) > 1),
         ("--keep-work", options.keep_work),
         ("--build", options.build.resolve() != BUILD.resolve()),
     ):

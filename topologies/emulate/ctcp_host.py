@@ -21,11 +21,11 @@ from pathlib import Path
 from common.places import program
 from common.shell import (
     NetworkError,
-    check_all,
     die_with_parent,
     in_node,
 )
 from topologies.emulate import marks
+from topologies.emulate.elsewhere import NOBODY, Elsewhere, ask_all
 
 BTF = Path("/sys/kernel/btf/vmlinux")
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -228,11 +228,17 @@ def restore_script(as_built: Mapping[str, str], host: str, control: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def use_in(pids: Mapping[str, int], name: str, cwnd_packets: int) -> None:
+def use_in(
+    pids: Mapping[str, int],
+    name: str,
+    cwnd_packets: int,
+    elsewhere: Mapping[str, Elsewhere] = NOBODY,
+) -> None:
     """Make `name` the congestion control of all new connections of these hosts (host -> process).
     Raises NetworkError, which names the hosts where the settings read back differ."""
     script = use_script(name, cwnd_packets)
-    found = check_all({h: (in_node(pid, ["sh", "-s"]), script) for h, pid in pids.items()})
+    commands = {h: (in_node(pid, ["sh", "-s"]), script) for h, pid in pids.items()}
+    found = ask_all(commands, pids, elsewhere)
     wrong = [f"{h} has {text.strip()}" for h, text in found.items() if text.strip() != name]
     if wrong:
         raise NetworkError(f"asked {name} in every host; {', '.join(wrong[:3])}")

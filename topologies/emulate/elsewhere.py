@@ -7,11 +7,13 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from common.shell import NetworkError, NodeCommand, check_all
-from topologies.emulate.facts import KernelFacts
 from topologies.model.network import Network
+
+if TYPE_CHECKING:
+    from topologies.emulate.facts import KernelFacts
 
 NOBODY: Mapping[str, Elsewhere] = {}
 
@@ -40,6 +42,12 @@ class Elsewhere(Protocol):
 
     def join(self, network: Network, facts: KernelFacts, pid: int) -> None:
         """Join the host to its place, the namespace of `pid`. Raises NetworkError."""
+
+    def ctcp_window(self, packets: int) -> str:
+        """Set the window of its kernel's Circuit TCP; return "" or why that is not possible."""
+
+    def leave(self) -> None:
+        """Part the host from its place, before the network ends."""
 
     def popen(
         self,

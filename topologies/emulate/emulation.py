@@ -210,8 +210,9 @@ class Emulation:
         hosts. Return its name, or None if it is not available: `ctcp_problem` then says why, and
         hosts keep `facts.congestion_control`."""
         hosts = {h.name: self.pids[h.name] for h in self.network.hosts}
-        if self.elsewhere:
-            self.ctcp_problem = "hosts are on other machines"
+        there = (host.ctcp_window(cwnd_packets) for host in self.elsewhere.values())
+        self.ctcp_problem = next((problem for problem in there if problem), "")
+        if self.ctcp_problem:
             return None
         previous, self._ctcp = self._ctcp, None
         if previous is not None:
@@ -220,7 +221,7 @@ class Emulation:
         ctcp = CircuitTcp(self.run_id, self.state_dir / "ctcp.log")
         try:
             ctcp.start(cwnd_packets)
-            use_in(hosts, ctcp.name, cwnd_packets)
+            use_in(hosts, ctcp.name, cwnd_packets, self.elsewhere)
         except NetworkError as error:
             self.ctcp_problem = str(error)
             ctcp.stop()
@@ -236,7 +237,8 @@ class Emulation:
         control = self.facts.congestion_control
         self._ctcp_buffers = {}
         scripts = {h: restore_script(self._as_built, h, control) for h in hosts}
-        check_all({h: (in_node(pid, ["sh", "-s"]), scripts[h]) for h, pid in hosts.items()})
+        commands = {h: (in_node(pid, ["sh", "-s"]), scripts[h]) for h, pid in hosts.items()}
+        ask_all(commands, self.pids, self.elsewhere)
 
     def counters(self) -> Counters:
         """Return all counters of the network now (docs/reference/contracts.md)."""
@@ -468,6 +470,8 @@ class Emulation:
         if self._closed:
             return
         self._closed = True
+        for host in self.elsewhere.values():
+            host.leave()
         with _interrupts_held():
             # Signal all of them, then wait: freeing the relay's rings takes a second.
             self._controllers.tell_to_stop()

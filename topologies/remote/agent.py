@@ -38,7 +38,7 @@ Function = Callable[..., Any]
 class Agent:
     """The functions that can be called by name, and what they share."""
 
-    def __init__(self) -> None:
+    def __init__(self, scratch_in: str = "/var/tmp") -> None:
         """Make the namespace, with its own /sys. Raises OSError."""
         self._home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         libc = ctypes.CDLL(None, use_errno=True)
@@ -46,7 +46,7 @@ class Agent:
             raise OSError(ctypes.get_errno(), "a namespace needs root")
         check(["mount", "--make-rslave", "/"])
         check(["mount", "-t", "sysfs", "sysfs", "/sys"])
-        self.scratch = Path(tempfile.mkdtemp(prefix="downpour-", dir="/var/tmp"))
+        self.scratch = Path(tempfile.mkdtemp(prefix="downpour-", dir=scratch_in))
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def functions(self) -> dict[str, Function]:
@@ -122,15 +122,8 @@ class Agent:
             child.send_signal(number)
 
     def read(self, files: Mapping[str, int]) -> dict[str, str]:
-        """Return what each file has beyond an offset (path -> offset), in base 64; files without
-        more are left out."""
-        found = {}
-        for path, offset in files.items():
-            with contextlib.suppress(FileNotFoundError), Path(path).open("rb") as file:
-                file.seek(offset)
-                if data := file.read(READ_BYTES):
-                    found[path] = base64.b64encode(data).decode()
-        return found
+        """Return what each file has beyond an offset, as `read_files`."""
+        return read_files(files)
 
     def write(self, path: str, data: str) -> None:
         """Write a file (base 64) and the directories above it; a path that ends with "/" is a
@@ -169,7 +162,20 @@ class Agent:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-def _answer(functions: Mapping[str, Function], line: str) -> dict[str, object]:
+def read_files(files: Mapping[str, int]) -> dict[str, str]:
+    """Return what each file has beyond an offset (path -> offset), in base 64; files without more
+    are left out."""
+    found = {}
+    for path, offset in files.items():
+        with contextlib.suppress(FileNotFoundError), Path(path).open("rb") as file:
+            file.seek(offset)
+            if data := file.read(READ_BYTES):
+                found[path] = base64.b64encode(data).decode()
+    return found
+
+
+def answer(functions: Mapping[str, Function], line: str) -> dict[str, object]:
+    """Return the answer to a request, as the agent's caller reads it."""
     try:
         asked = json.loads(line)
         return {"is": functions[asked["call"]](**asked["with"])}
@@ -177,19 +183,21 @@ def _answer(functions: Mapping[str, Function], line: str) -> dict[str, object]:
         return {"error": str(error) or type(error).__name__}
 
 
-def serve(more: Callable[[], Mapping[str, Function]] = dict) -> int:
+def serve(
+    more: Callable[[], Mapping[str, Function]] = dict, make: Callable[[], Agent] = Agent
+) -> int:
     """Answer until the input ends. `more`: makes further functions, in the namespace."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what anything prints must not mix with the answers
     try:
-        agent = Agent()
+        agent = make()
     except (OSError, NetworkError) as error:
         print(json.dumps({"error": str(error)}), file=answers, flush=True)
         return 1
     try:
         functions = {**agent.functions(), **more()}
         for line in sys.stdin:
-            print(json.dumps(_answer(functions, line)), file=answers, flush=True)
+            print(json.dumps(answer(functions, line)), file=answers, flush=True)
     finally:
         with contextlib.suppress(KeyboardInterrupt):
             agent.close()

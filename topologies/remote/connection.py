@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import shlex
 import subprocess
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from common.files import tail
-from common.shell import NetworkError, check, die_with_parent, enter_network_namespace
+from common.shell import check, die_with_parent, enter_network_namespace
+from topologies.remote.channel import Channel
 from topologies.remote.inventory import RemoteHost
 
-SILENT_S: Final = 60.0  # without a byte of an answer, besides what the call itself may take
 END_S: Final = 10.0  # for an agent to end everything after its input ended
 OPTIONS: Final = (
     *("-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"),
@@ -42,14 +39,14 @@ def agent_command(host: RemoteHost) -> str:
     return start if host.user in ("", "root") else f"exec sudo -n sh -c {shlex.quote(start)}"
 
 
-class Connection:
+class Connection(Channel):
     """One agent. Threads may share it."""
 
     def __init__(self, host: RemoteHost, log: Path) -> None:
         """Start the agent, from the namespace that this process is in. `log`: gets its complaints,
         and those of ssh."""
+        super().__init__(host.name, host.address)
         self.host, self._log = host, log
-        self._lock = threading.Lock()
         self.home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         with log.open("ab") as errors:
             self._ssh = subprocess.Popen(
@@ -66,47 +63,18 @@ class Connection:
         """Return whether the connection still stands."""
         return self._ssh.poll() is None
 
-    def call(self, name: str, **given: object) -> Any:
-        """Return what the agent's function returns. Raises NetworkError."""
+    def _send(self, data: bytes) -> None:
         assert self._ssh.stdin is not None
-        asked = json.dumps({"call": name, "with": given}) + "\n"
-        with self._lock:
-            try:
-                self._ssh.stdin.write(asked.encode())
-                self._ssh.stdin.flush()
-                line = self._answer(SILENT_S + float(str(given.get("timeout_s", 0))))
-            except TimeoutError as error:
-                self._ssh.kill()  # else the next call would take this one's answer
-                self._ssh.wait()
-                raise NetworkError(
-                    f"{self.host.name} ({self.host.address}): no answer to '{name}' within {error}"
-                ) from None
-            except (OSError, ValueError):
-                line = b""
-        if not line:
-            raise NetworkError(f"{self.host.name}: {self.complaint()}")
-        try:
-            answer = json.loads(line)
-            said = None if "is" in answer else str(answer["error"])
-        except (ValueError, LookupError, TypeError):
-            said = f"found {line[:60]!r}; valid: the agent's answers (a shell there may print more)"
-        if said is not None:
-            raise NetworkError(f"{self.host.name} ({self.host.address}): {said}")
-        return answer["is"]
+        self._ssh.stdin.write(data)
+        self._ssh.stdin.flush()
 
-    def _answer(self, silent_s: float) -> bytes:
-        """Return the next line; b"" at the end. Raises TimeoutError, with the time, and OSError."""
+    def _fd(self) -> int:
         assert self._ssh.stdout is not None
-        fd, line = self._ssh.stdout.fileno(), bytearray()
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        while not line.endswith(b"\n"):
-            if not poll.poll(silent_s * 1000):
-                raise TimeoutError(f"{silent_s:g} s")
-            if not (more := os.read(fd, 1 << 16)):
-                return b""
-            line += more
-        return bytes(line)
+        return self._ssh.stdout.fileno()
+
+    def _drop(self) -> None:
+        self._ssh.kill()
+        self._ssh.wait()
 
     def complaint(self) -> str:
         """Return why the connection is lost."""

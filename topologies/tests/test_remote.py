@@ -14,7 +14,7 @@ import pytest
 
 from common.places import PROGRAMS, ROOT
 from common.shell import NetworkError
-from topologies.remote import checkout, connection, inventory
+from topologies.remote import channel, checkout, connection, inventory
 from topologies.remote.connection import Connection
 from topologies.remote.host import Host
 from topologies.remote.inventory import RemoteHost
@@ -242,7 +242,7 @@ def test_a_silent_agent_is_given_up(
 ) -> None:
     argv = ["sh", "-c", f"printf '{said}'; cat >/dev/null"]
     monkeypatch.setattr(connection, "ssh_argv", lambda _host: argv)
-    monkeypatch.setattr(connection, "SILENT_S", 0.5)
+    monkeypatch.setattr(channel, "SILENT_S", 0.5)
     found = Connection(RemoteHost("p", "127.0.0.1", "127.0.0.1"), tmp_path / "log")
     try:
         with pytest.raises(NetworkError, match="p .127.0.0.1.: no answer to 'hello' within 0.5 s"):

@@ -4,5 +4,6 @@
 `calendar`   which guest may run until when (no I/O)
 `desk`       the calendar's process: speaks User-Mode Linux's time-travel protocol with the guests
 `together`   starts guests under one calendar, watches them, ends them
+`experiments/runs/parts.py` runs cells in parts.
 `cut_link.c` runs in each guest: carries the frames of cut links (`batch.c`: what it writes)
 """

@@ -11,13 +11,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from common.places import ROOT
 from common.shell import die_with_parent, interrupts_deferred
+from common.virtual_time import LINKS as VARIABLE
+from virtual.cores import beside
 from virtual.guest import CALENDAR, EXCHANGE, POLL_S, Guest, GuestError, GuestSpec, Share
 from virtual.kernel_build import Kernel
 from virtual.parts.desk import Report
@@ -25,7 +27,6 @@ from virtual.parts.desk import Report
 DESK: Final = (sys.executable, "-B", "-S", "-m", "virtual.parts.desk")
 # Where the batches of cut links are: a directory of the first guest, which the others share.
 LINKS: Final = "links"
-VARIABLE: Final = "DOWNPOUR_LINKS"  # tells a guest's programs where it is
 SHARED: Final = Path("/guest/links")
 LINK_FILE_BYTES: Final = 32 << 20  # topologies/wire/src/batch.h: BATCH_SLOTS * BATCH_BYTES
 END_S: Final = 1.0  # the calendar ends as soon as its last guest has ended
@@ -35,7 +36,8 @@ class Together:
     """Running guests, one for each of `specs`, made by the constructor, ended by `stop`
     (idempotent; a context manager). `links`: names of files for cut-link, each for one direction.
     `window_ns`: see `calendar.window_of`. `at_once`: run them at the same time, else one after the
-    other, with the same result. Raises GuestError."""
+    other, with the same result. `prepare`: puts files into each exchange directory. Raises
+    GuestError."""
 
     def __init__(
         self,
@@ -45,8 +47,9 @@ class Together:
         window_ns: int,
         *,
         at_once: bool = True,
+        prepare: Callable[[Path], None] | None = None,
     ) -> None:
-        self._links = links
+        self._links, self._more = links, prepare
         self._stack = ExitStack()
         self.guests: list[Guest] = []
         self._listeners: list[socket.socket] = []
@@ -66,7 +69,8 @@ class Together:
             shares = (*shares, Share(self.guests[0].exchange / LINKS, SHARED, writable=True))
         env = {**spec.env, VARIABLE: str(place)}
         spec = dataclasses.replace(spec, shares=shares, env=env, in_parts=True)
-        guest = Guest(kernel, spec, prepare=self._prepare)
+        with beside(len(self.guests)):
+            guest = Guest(kernel, spec, prepare=self._prepare)
         self.guests.append(guest)
         self._stack.callback(guest.stop)
 
@@ -77,6 +81,8 @@ class Together:
                 # Sparse; the guests' kernels must see its full length from the beginning.
                 with (exchange / LINKS / name).open("wb") as stream:
                     stream.truncate(LINK_FILE_BYTES)
+        if self._more is not None:
+            self._more(exchange)
         listener = socket.socket(socket.AF_UNIX)
         self._stack.callback(listener.close)
         listener.bind(str(exchange / CALENDAR))
@@ -106,6 +112,11 @@ class Together:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    @property
+    def codes(self) -> Mapping[int, int]:
+        """Return the exit codes of the parts that had ended at the last `poll`."""
+        return self._codes
 
     def poll(self) -> list[int] | None:
         """Return all exit codes once all guests have ended, None while any is running.

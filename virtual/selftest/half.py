@@ -21,8 +21,8 @@ from typing import Final
 
 from common.places import program
 from common.shell import NetworkError, check
+from common.virtual_time import LINKS as VARIABLE
 from virtual.guest import EPOCH_S
-from virtual.parts.together import VARIABLE
 from virtual.selftest import parse, shapers, theory
 from virtual.selftest.pair import ADDRESS, IDLE_MS, MAC, PORT, QUIET, UDP, Host, ready
 from virtual.selftest.rows import Row, to_line
@@ -80,7 +80,7 @@ def link(one: Host, window_ns: int) -> Iterator[None]:
     links = Path(os.environ[VARIABLE])
     files = [str(links / FILES[one.name]), str(links / FILES[one.other])]
     with subprocess.Popen(
-        [str(CUT), str(window_ns), OUTER, str(DELAY_NS), *files],
+        [str(CUT), str(window_ns), *files, OUTER, str(DELAY_NS)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

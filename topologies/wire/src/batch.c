@@ -23,11 +23,11 @@ void batch_begin(uint8_t *bytes, uint64_t number)
     memcpy(bytes, &head, sizeof head);
 }
 
-uint8_t *batch_add(uint8_t *bytes, int64_t sent_ns, size_t n_bytes)
+uint8_t *batch_add(uint8_t *bytes, uint32_t link, int64_t sent_ns, size_t n_bytes)
 {
     struct batch_head head = head_of(bytes);
     const struct batch_record record = {
-        .number = head.number, .sent_ns = sent_ns, .n_bytes = (uint32_t)n_bytes};
+        .number = head.number, .sent_ns = sent_ns, .n_bytes = (uint32_t)n_bytes, .link = link};
     const size_t at = sizeof head + head.n_bytes;
     const size_t need = sizeof record + padded(n_bytes);
     if (n_bytes > BATCH_FRAME_BYTES || at + need > BATCH_BYTES)
@@ -59,8 +59,10 @@ bool batch_next(const uint8_t *bytes, size_t *offset, struct batch_frame *frame)
     if (at == end)
         return false;
     memcpy(&record, bytes + at, sizeof record);
-    *frame = (struct batch_frame){
-        .bytes = bytes + at + sizeof record, .n_bytes = record.n_bytes, .sent_ns = record.sent_ns};
+    *frame = (struct batch_frame){.bytes = bytes + at + sizeof record,
+                                  .n_bytes = record.n_bytes,
+                                  .sent_ns = record.sent_ns,
+                                  .link = record.link};
     *offset = at + sizeof record + padded(record.n_bytes);
     return true;
 }

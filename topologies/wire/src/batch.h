@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What one end of a cut link writes for the other at each boundary between windows: the frames sent
- * in the previous window, each with its send time. A link consists of two files of SLOTS batches;
- * batch N of a direction is in slot N % SLOTS of its file. Host byte order. No I/O here.
+ * in the previous window, each with its link and send time. Each direction has a file of SLOTS
+ * batches; batch N is in slot N % SLOTS of it. Host byte order. No I/O here.
  */
 #ifndef WIRE_BATCH_H
 #define WIRE_BATCH_H
@@ -23,14 +23,14 @@ struct batch_record {
     uint64_t number; /* number of the batch: reveals remains of an older one */
     int64_t sent_ns;
     uint32_t n_bytes; /* of the frame that follows, padded to 8 */
-    uint32_t reserved;
+    uint32_t link;
 };
 
 /* Begins a batch of BATCH_BYTES at `bytes`, 8-aligned, with the head first. */
 void batch_begin(uint8_t *bytes, uint64_t number);
-/* Reserves the space for a frame of `n_bytes` sent at `sent_ns`, which the caller fills; NULL:
- * full. */
-uint8_t *batch_add(uint8_t *bytes, int64_t sent_ns, size_t n_bytes);
+/* Reserves the space for a frame of `n_bytes` sent on `link` at `sent_ns`, which the caller fills;
+ * NULL: full. */
+uint8_t *batch_add(uint8_t *bytes, uint32_t link, int64_t sent_ns, size_t n_bytes);
 void batch_close(uint8_t *bytes);
 size_t batch_size(const uint8_t *bytes);
 
@@ -38,6 +38,7 @@ struct batch_frame {
     const uint8_t *bytes;
     size_t n_bytes;
     int64_t sent_ns;
+    uint32_t link;
 };
 
 /* Returns whether `bytes`, of which `n_bytes` have been read, hold a whole batch with this

@@ -2,17 +2,18 @@
  *
  * cut-link: one end of links whose other end is in another guest of the same calendar.
  *
- *     cut-link WINDOW_NS (INTERFACE DELAY_NS OUT IN)...
+ *     cut-link WINDOW_NS OUT IN (INTERFACE DELAY_NS)...
  *
- * Frames that arrive at INTERFACE leave at the other end DELAY_NS later, at the same nanosecond in
- * every run. At each boundary between windows this end writes what arrived in the previous window
- * to OUT, and reads from IN what the other end wrote one boundary ago (batch.h). The calendar lets
- * no guest into a window before all have ended the previous one, so the batch is complete when it
- * is read. A frame takes at most two windows to cross, so DELAY_NS must be at least two windows.
- * The qdisc fq of INTERFACE then holds each frame until its time (SO_TXTIME): one wake-up per
- * window instead of one per frame.
+ * Both ends name their interfaces in the same order. INTERFACE may be PID/NAME: NAME in the network
+ * namespace of a process. Frames that arrive at an interface leave at its counterpart, that end's
+ * DELAY_NS later, at the same nanosecond in every run. At each boundary between windows this end
+ * writes what arrived in the previous window to OUT, and reads from IN what the other end wrote one
+ * boundary ago (batch.h). The calendar lets no guest into a window before all have ended the
+ * previous one, so the batch is complete when it is read. A frame takes at most two windows to
+ * cross, so DELAY_NS must be at least two windows. The qdisc fq of the interface then holds each
+ * frame until its time (SO_TXTIME): one wake-up per window instead of one per frame.
  *
- * Prints "ready" when the interfaces are open. On SIGTERM it notifies the other ends at the next
+ * Prints "ready" when the interfaces are open. On SIGTERM it notifies the other end at the next
  * boundary and ends. Exit code 1: a frame was lost or late, or the other end is gone; the run is
  * invalid.
  */
@@ -20,6 +21,7 @@
 #include <fcntl.h>
 #include <linux/net_tstamp.h>
 #include <net/if.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -35,9 +37,10 @@
 #include "ring.h"
 
 enum {
-    SLOTS = 8192,
-    BURST = 64, /* frames per system call */
-    WORDS = 4,  /* words of the command line per link */
+    SLOTS = 2048, /* frames that may arrive at an interface in a window */
+    BURST = 64,   /* frames per system call */
+    WORDS = 2,    /* words of the command line per link */
+    FIRST_AT = 4, /* where these begin on the command line */
     HEAD_BYTES = 4096,
     SEND_BUFFER_BYTES = 1 << 30
 };
@@ -56,14 +59,15 @@ struct end {
     unsigned head; /* index in the ring */
     struct sockaddr_ll to;
     int tx;
-    int out;
-    int in;
-    enum peer peer;
+    struct burst *burst;
 };
 
 struct cut {
     int64_t window_ns;
     int64_t real_minus_monotonic_ns;
+    int out;
+    int in;
+    enum peer peer;
     size_t n;
     struct end *ends;
     uint8_t *bytes; /* a batch */
@@ -105,9 +109,9 @@ struct burst {
     } times[BURST];
 };
 
-static void burst_add(struct burst *burst, const struct end *end, const struct batch_frame *frame,
-                      uint64_t due_ns)
+static void burst_add(const struct end *end, const struct batch_frame *frame, uint64_t due_ns)
 {
+    struct burst *burst = end->burst;
     const unsigned i = burst->n++;
     struct msghdr *message = &burst->messages[i].msg_hdr;
     burst->pieces[i] =
@@ -125,8 +129,9 @@ static void burst_add(struct burst *burst, const struct end *end, const struct b
     memcpy(CMSG_DATA(time), &due_ns, sizeof due_ns);
 }
 
-static int burst_send(struct burst *burst, const struct end *end)
+static int burst_send(const struct end *end)
 {
+    struct burst *burst = end->burst;
     for (unsigned done = 0; done < burst->n;) {
         const int sent = sendmmsg(end->tx, &burst->messages[done], burst->n - done, 0);
         if (sent < 0 && errno == EINTR)
@@ -139,33 +144,38 @@ static int burst_send(struct burst *burst, const struct end *end)
     return 0;
 }
 
-/* Passes the frames of a batch to the qdisc, each with its time. */
-static int release(const struct cut *cut, const struct end *end, int64_t now_ns)
+/* Passes the frames of a batch to the qdiscs, each with its time. */
+static int release(const struct cut *cut, int64_t now_ns)
 {
-    struct burst burst = {.n = 0};
     struct batch_frame frame;
     size_t offset = 0;
     while (batch_next(cut->bytes, &offset, &frame)) {
+        if (frame.link >= cut->n)
+            return fail("the other end", "it has more interfaces");
+        const struct end *end = &cut->ends[frame.link];
         const int64_t due_ns = frame.sent_ns + end->delay_ns;
         if (due_ns < now_ns)
             return fail(end->name, "a frame is late");
-        burst_add(&burst, end, &frame, (uint64_t)(due_ns - cut->real_minus_monotonic_ns));
-        if (burst.n == BURST && burst_send(&burst, end) != 0)
+        burst_add(end, &frame, (uint64_t)(due_ns - cut->real_minus_monotonic_ns));
+        if (end->burst->n == BURST && burst_send(end) != 0)
             return -1;
     }
-    return burst_send(&burst, end);
+    for (size_t i = 0; i < cut->n; i++)
+        if (burst_send(&cut->ends[i]) != 0)
+            return -1;
+    return 0;
 }
 
 /* Reads batch `number` into cut->bytes. Returns 0: read, 1: not written yet, -1 after a message. */
-static int read_batch(const struct cut *cut, const struct end *end, uint64_t number)
+static int read_batch(const struct cut *cut, uint64_t number)
 {
     const off_t at = (off_t)(number % BATCH_SLOTS) * BATCH_BYTES;
     /* The guest's kernel may still cache the pages of the previous window. */
-    if (posix_fadvise(end->in, 0, 0, POSIX_FADV_DONTNEED) != 0)
-        return fail(end->name, "posix_fadvise");
-    ssize_t had = pread(end->in, cut->bytes, HEAD_BYTES, at);
+    if (posix_fadvise(cut->in, 0, 0, POSIX_FADV_DONTNEED) != 0)
+        return fail("batch", "posix_fadvise");
+    ssize_t had = pread(cut->in, cut->bytes, HEAD_BYTES, at);
     if (had != HEAD_BYTES)
-        return fail_errno(end->name, "read");
+        return fail_errno("batch", "read");
     struct batch_head head;
     memcpy(&head, cut->bytes, sizeof head);
     if (head.number != number || head.n_bytes > BATCH_BYTES - sizeof head)
@@ -173,33 +183,33 @@ static int read_batch(const struct cut *cut, const struct end *end, uint64_t num
     const size_t size = batch_size(cut->bytes);
     if (size > HEAD_BYTES) {
         const size_t rest = size - HEAD_BYTES;
-        had = pread(end->in, cut->bytes + HEAD_BYTES, rest, at + HEAD_BYTES);
+        had = pread(cut->in, cut->bytes + HEAD_BYTES, rest, at + HEAD_BYTES);
         if (had != (ssize_t)rest)
-            return fail_errno(end->name, "read");
+            return fail_errno("batch", "read");
     }
     return batch_is(cut->bytes, size, number) ? 0 : 1;
 }
 
-static int receive(const struct cut *cut, struct end *end, uint64_t number)
+static int receive(struct cut *cut, uint64_t number)
 {
-    if (end->peer == PEER_CLOSED)
+    if (cut->peer == PEER_CLOSED)
         return 0;
-    const int found = read_batch(cut, end, number - 1);
+    const int found = read_batch(cut, number - 1);
     if (found < 0)
         return -1;
     if (found > 0)
-        return end->peer == PEER_AWAITED ? 0 : fail(end->name, "the other end is gone");
+        return cut->peer == PEER_AWAITED ? 0 : fail("the other end", "it is gone");
     struct batch_head head;
     memcpy(&head, cut->bytes, sizeof head);
-    end->peer = head.is_last ? PEER_CLOSED : PEER_THERE;
-    return release(cut, end, (int64_t)number * cut->window_ns);
+    cut->peer = head.is_last ? PEER_CLOSED : PEER_THERE;
+    return release(cut, (int64_t)number * cut->window_ns);
 }
 
 /* -- what arrived here ---------------------------------------------------------------------- */
 
-static int take(const struct cut *cut, struct end *end, struct tpacket2_hdr *header,
-                uint32_t status)
+static int take(const struct cut *cut, size_t link, struct tpacket2_hdr *header, uint32_t status)
 {
+    const struct end *end = &cut->ends[link];
     if (status & TP_STATUS_LOSING)
         return fail(end->name, "more frames arrived in a window than the ring holds");
     if (header->tp_snaplen < header->tp_len)
@@ -208,41 +218,50 @@ static int take(const struct cut *cut, struct end *end, struct tpacket2_hdr *hea
         return fail(end->name, "a frame without its checksum; valid: its sender with tx off");
     const int64_t sent_ns = ring_arrival_ns(header);
     const struct iovec frame = ring_frame(header, status);
-    uint8_t *space = batch_add(cut->bytes, sent_ns, frame.iov_len);
+    uint8_t *space = batch_add(cut->bytes, (uint32_t)link, sent_ns, frame.iov_len);
     if (!space)
         return fail(end->name, "more bytes arrived in a window than a batch holds");
     memcpy(space, frame.iov_base, frame.iov_len);
     return 0;
 }
 
-static int send_batch(const struct cut *cut, struct end *end, uint64_t number, bool is_last)
+/* Adds what arrived at an interface to the batch. */
+static int take_all(const struct cut *cut, size_t link)
 {
-    batch_begin(cut->bytes, number);
+    struct end *end = &cut->ends[link];
     for (;;) {
         struct tpacket2_hdr *header = ring_slot(&end->ring, end->head);
         const uint32_t status = ring_status(header);
         if (!(status & TP_STATUS_USER))
-            break;
-        if (take(cut, end, header, status) != 0)
+            return 0;
+        if (take(cut, link, header, status) != 0)
             return -1;
         ring_give_back(header);
         end->head = (end->head + 1) % end->ring.slots;
     }
+}
+
+static int send_batch(const struct cut *cut, uint64_t number, bool is_last)
+{
+    batch_begin(cut->bytes, number);
+    for (size_t i = 0; i < cut->n; i++)
+        if (take_all(cut, i) != 0)
+            return -1;
     if (is_last)
         batch_close(cut->bytes);
     const size_t size = batch_size(cut->bytes);
     const off_t at = (off_t)(number % BATCH_SLOTS) * BATCH_BYTES;
-    if (pwrite(end->out, cut->bytes, size, at) != (ssize_t)size)
-        return fail_errno(end->name, "write");
+    if (pwrite(cut->out, cut->bytes, size, at) != (ssize_t)size)
+        return fail_errno("batch", "write");
     /* Files of the host should be written through, but its file system decides. */
-    if (sync_file_range(end->out, at, (off_t)size,
+    if (sync_file_range(cut->out, at, (off_t)size,
                         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
                             SYNC_FILE_RANGE_WAIT_AFTER) != 0)
-        return fail_errno(end->name, "sync_file_range");
+        return fail_errno("batch", "sync_file_range");
     return 0;
 }
 
-static int run(const struct cut *cut)
+static int run(struct cut *cut)
 {
     bool is_last = false;
     for (uint64_t number = (uint64_t)(clock_ns(CLOCK_REALTIME) / cut->window_ns) + 1; !is_last;
@@ -252,10 +271,8 @@ static int run(const struct cut *cut)
         while (clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &at, NULL) == EINTR)
             continue;
         is_last = stop_asked;
-        for (size_t i = 0; i < cut->n; i++)
-            if (receive(cut, &cut->ends[i], number) != 0 ||
-                send_batch(cut, &cut->ends[i], number, is_last) != 0)
-                return 1;
+        if (receive(cut, number) != 0 || send_batch(cut, number, is_last) != 0)
+            return 1;
     }
     return 0;
 }
@@ -291,32 +308,55 @@ static int open_sender(struct end *end)
     return 0;
 }
 
+/* Enters the network namespace of the process in `word`, PID/NAME, and returns NAME; without PID
+ * stays. NULL after a message. */
+static const char *enter_namespace(const char *word)
+{
+    char path[64];
+    const char *slash = strchr(word, '/');
+    if (!slash)
+        return word;
+    snprintf(path, sizeof path, "/proc/%.*s/ns/net", (int)(slash - word), word);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) {
+        fail_errno(word, "network namespace");
+        return NULL;
+    }
+    close(fd);
+    return slash + 1;
+}
+
 static int open_end(struct end *end, char **words, int64_t window_ns)
 {
     char error[256];
     unsigned slots = SLOTS;
     char *rest;
-    end->name = words[0];
+    end->name = enter_namespace(words[0]);
+    if (!end->name)
+        return -1;
     end->delay_ns = strtoll(words[1], &rest, 10);
     if (*rest != '\0' || end->delay_ns < 2 * window_ns)
         return fail(words[1], "valid: a delay of two windows or more, in ns");
+    end->burst = calloc(1, sizeof *end->burst);
+    if (!end->burst)
+        return fail("memory", "there is none");
     if (ring_open(&end->ring, end->name, &slots, error, sizeof error) != 0)
         return fail("interface", error);
-    end->out = open_file(words[2], O_RDWR);
-    end->in = open_file(words[3], O_RDONLY);
-    if (end->out < 0 || end->in < 0)
-        return -1;
     return open_sender(end);
 }
 
-static int open_all(struct cut *cut, char **words)
+static int open_all(struct cut *cut, char **argv)
 {
     cut->ends = calloc(cut->n, sizeof *cut->ends);
     cut->bytes = malloc(BATCH_BYTES);
     if (!cut->ends || !cut->bytes)
         return fail("memory", "there is none");
+    cut->out = open_file(argv[2], O_RDWR);
+    cut->in = open_file(argv[3], O_RDONLY);
+    if (cut->out < 0 || cut->in < 0)
+        return -1;
     for (size_t i = 0; i < cut->n; i++)
-        if (open_end(&cut->ends[i], words + i * WORDS, cut->window_ns) != 0)
+        if (open_end(&cut->ends[i], argv + FIRST_AT + i * WORDS, cut->window_ns) != 0)
             return -1;
     /* In virtual time every clock reading takes equally long, so the second falls halfway. */
     const int64_t before_ns = clock_ns(CLOCK_REALTIME);
@@ -326,9 +366,9 @@ static int open_all(struct cut *cut, char **words)
     return 0;
 }
 
-static int serve(struct cut *cut, char **words)
+static int serve(struct cut *cut, char **argv)
 {
-    if (open_all(cut, words) != 0)
+    if (open_all(cut, argv) != 0)
         return 1;
     puts("ready");
     fflush(stdout);
@@ -338,17 +378,20 @@ static int serve(struct cut *cut, char **words)
 int main(int argc, char **argv)
 {
     const struct sigaction action = {.sa_handler = on_term};
-    struct cut cut = {.n = argc > 2 ? (size_t)(argc - 2) / WORDS : 0};
+    const int words = argc - FIRST_AT;
+    struct cut cut = {.n = words > 0 ? (size_t)words / WORDS : 0};
     char *rest = NULL;
-    if (argc > 2)
+    if (cut.n > 0)
         cut.window_ns = strtoll(argv[1], &rest, 10);
-    if (cut.n == 0 || (argc - 2) % WORDS != 0 || *rest != '\0' || cut.window_ns <= 0) {
-        fputs("usage: cut-link WINDOW_NS (INTERFACE DELAY_NS OUT IN)...\n", stderr);
+    if (cut.n == 0 || words % WORDS != 0 || *rest != '\0' || cut.window_ns <= 0) {
+        fputs("usage: cut-link WINDOW_NS OUT IN (INTERFACE DELAY_NS)...\n", stderr);
         return 2;
     }
     (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
-    const int rc = sigaction(SIGTERM, &action, NULL) == 0 ? serve(&cut, argv + 2) : 1;
+    const int rc = sigaction(SIGTERM, &action, NULL) == 0 ? serve(&cut, argv) : 1;
     /* Sockets and files end with the process. */
+    for (size_t i = 0; cut.ends && i < cut.n; i++)
+        free(cut.ends[i].burst);
     free(cut.bytes);
     free(cut.ends);
     return rc;

@@ -10,6 +10,7 @@
 
 #include "batch.h"
 
+enum { LINK = 3 };
 static uint8_t *batch;
 
 static int set_up(void **state)
@@ -28,7 +29,7 @@ static int tear_down(void **state)
 
 static void put(int64_t sent_ns, const char *text)
 {
-    uint8_t *space = batch_add(batch, sent_ns, strlen(text));
+    uint8_t *space = batch_add(batch, LINK, sent_ns, strlen(text));
     assert_non_null(space);
     memcpy(space, text, strlen(text));
 }
@@ -45,6 +46,7 @@ static void test_frames_come_back_in_order_with_their_times(void **state)
     assert_true(batch_is(batch, batch_size(batch), 7));
     assert_true(batch_next(batch, &offset, &frame));
     assert_int_equal(frame.sent_ns, 1000);
+    assert_int_equal(frame.link, LINK);
     assert_int_equal(frame.n_bytes, 3);
     assert_memory_equal(frame.bytes, "abc", 3);
     assert_true(batch_next(batch, &offset, &frame));
@@ -130,13 +132,13 @@ static void test_a_full_batch_takes_no_more(void **state)
     size_t n = 0;
     (void)state;
     batch_begin(batch, 1);
-    while (batch_add(batch, 1, BATCH_FRAME_BYTES))
+    while (batch_add(batch, LINK, 1, BATCH_FRAME_BYTES))
         n++;
     assert_int_equal(n, (BATCH_BYTES - sizeof(struct batch_head)) /
                             (sizeof(struct batch_record) + BATCH_FRAME_BYTES + 1));
     assert_true(batch_is(batch, batch_size(batch), 1));
     batch_begin(batch, 2);
-    assert_null(batch_add(batch, 1, BATCH_FRAME_BYTES + 1));
+    assert_null(batch_add(batch, LINK, 1, BATCH_FRAME_BYTES + 1));
 }
 
 int main(void)
