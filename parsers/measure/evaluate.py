@@ -59,6 +59,11 @@ class Transports:
     headlines: tuple[Headline, ...]
     document: dict[str, object]  # metrics.json
 
+    @property
+    def has_peers(self) -> bool:
+        """Return whether other protocols than LDM7 and LDM6 took part."""
+        return any(cell.about is not None for cell in self.cells)
+
 
 @dataclass(frozen=True)
 class Subscriptions:

@@ -222,7 +222,7 @@ def _of_sweep(found: Transports | Subscriptions) -> Result:
         tables.append(_claims_table(found.claims))
     if any(h.ours is not None for h in found.headlines):
         tables.append(_headlines_table(found.headlines))
-    peers = isinstance(found, Transports) and any(c.about is not None for c in found.cells)
+    peers = isinstance(found, Transports) and found.has_peers
     if not tables or peers:
         shown = metrics_of(found.points, peers=peers)
         tables = [*points_tables(found.points, shown), *tables]

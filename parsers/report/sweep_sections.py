@@ -24,6 +24,7 @@ from parsers.read.cell_files import Verdict
 from parsers.read.published import PaperValue, Published
 from parsers.report.document import Banner, Section, Table
 from parsers.report.figures import Drawn
+from parsers.report.points_table import PEER_METRICS
 from parsers.report.wording import LISTED, labelled
 
 DEFAULT_METRICS = ("throughput", "ffdr", "nic_bandwidth", "latency_p50")
@@ -258,6 +259,9 @@ def figures_section(drawn: Drawn) -> Section | None:
 def points_section(sweep: Run) -> Section:
     """Return every point; those at single subscribers and of file-sets are folded."""
     metrics = asked(sweep.published, sweep.points)
+    if isinstance(sweep, Transports) and sweep.has_peers:
+        measured = {name for point in sweep.points for name in point.estimates}
+        metrics += [n for n in PEER_METRICS if n in measured and n not in metrics]
     own = [p for p in sweep.points if not any(n in p.factors for n in APART)]
     methods = Counter(e.method for p in own for e in p.estimates.values())
     methods.pop(ONE_RUN, None)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,15 +16,17 @@ from parsers.base.metric_units import METRICS
 from parsers.measure.evaluate import Transports, evaluate
 from parsers.measure.sweep import Line, Point
 from parsers.measure.taus import interval_s
+from parsers.read.cell_files import ProtocolAbout
 from parsers.read.published import Figure, PaperValue
 from parsers.report.document import render_text
 from parsers.report.drawing import DASHES
 from parsers.report.figures import Drawn
 from parsers.report.over_time import means
 from parsers.report.overlays import Places, published
+from parsers.report.points_table import PEER_METRICS
 from parsers.report.publish import Written, make_report, write_report
 from parsers.report.spreads import OUTLIERS, box
-from parsers.report.sweep_sections import failed_of, interval_text
+from parsers.report.sweep_sections import failed_of, interval_text, points_section
 from parsers.tests.synthetic import SWEEP_MANIFEST, sweep_cells
 
 
@@ -161,6 +164,26 @@ def test_failed_cells_of_a_manifest() -> None:
     )
     assert listed == by_name
     assert failed_of({}) == ()
+
+
+@pytest.mark.slow
+def test_other_protocols_are_shown_by_the_metrics_that_compare_them(written: Written) -> None:
+    found = evaluate(written.report_dir.parent)
+    assert isinstance(found, Transports)
+
+    def metrics(of: Transports) -> set[str]:
+        return {name for name in PEER_METRICS if METRICS[name].label in flat(shown(of))}
+
+    def shown(of: Transports) -> str:
+        return " ".join(" ".join(table.header) for table in points_section(of).tables)
+
+    usual = metrics(found)
+    about = ProtocolAbout(name="norm", title="NORM")
+    cells = (replace(found.cells[0], about=about), *found.cells[1:])
+    peers = metrics(replace(found, cells=cells))
+    measured = {name for point in found.points for name in point.estimates}
+    assert peers == measured & set(PEER_METRICS)
+    assert {"latency_p99", "products_missing"} <= peers - usual
 
 
 # -- published values in figures --------------------------------------------------------------
