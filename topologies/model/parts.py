@@ -18,7 +18,7 @@ from typing import Final
 from topologies.model.network import Host, Impairment, Link, Network
 
 LEAST_MS: Final = 4.0  # with shorter windows, parts mostly wait for each other
-# A part's work, in seconds of a core per second of the replay, measured at m = 8, r = 20 Mbit/s.
+# Assumed, not measured: they only decide who leaves, not what is found.
 BASE: Final = 3.0  # of part 0 without receivers, in receivers
 SWITCHED: Final = 0.45  # of part 0 for a receiver that left, in receivers
 
