@@ -307,8 +307,7 @@ class BucketOptions:
 
 @command(app, "bucket", told=told)
 def bucket_command(options: BucketOptions) -> int:
-    """Measure what a token bucket passes of its rate, by its burst: MPUP16's LDM6 sends through
-    one (root)."""
+    """Measure what a token bucket, as in MPUP16, passes of its rate, by its burst (root)."""
     from bench import bucket
 
     try:

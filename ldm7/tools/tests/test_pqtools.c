@@ -191,7 +191,12 @@ static void test_expiry(void **state)
             break;
         usleep(20000);
     }
-    usleep(200000);
+    for (int i = 0; i < 200; i++) { /* until it has looked once more */
+        slurp("stderr", err, sizeof err);
+        if (strstr(err, "products=0"))
+            break;
+        usleep(20000);
+    }
     kill(pid, SIGTERM);
     assert_int_equal(finish(pid), 0);
     assert_matches(err, "products=1 bytes=6 left=1\n.*products=0 bytes=0 left=1\n$");
