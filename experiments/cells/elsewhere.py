@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell's hosts on other machines (`remote --inventory`): their files, clocks and tunnels.
+"""A cell's hosts on other machines (`remote --inventory`) or in other parts (`--parts`): their
+files, clocks, tunnels and cut links.
 
 What the cell starts at a host runs where the host is (`Emulation.popen`). This module keeps the
 files that it reads and writes where the program is, and records in hosts.json how far each
@@ -189,14 +190,10 @@ def _frames(host: PartHost, pid: int) -> dict[str, dict[str, int]]:
     host's place: what arrived from the host leaves by it."""
     there = host.call("carried")
     here = counters.interfaces(Path(f"/proc/{pid}/net/dev").read_text())
+    names = [nic.interface for nic in host.nics]
     return {
-        nic.interface: {
-            "sent_there": there[nic.interface]["tx_packets"],
-            "received_here": here[nic.interface]["tx_packets"],
-            "sent_here": here[nic.interface]["rx_packets"],
-            "received_there": there[nic.interface]["rx_packets"],
-        }
-        for nic in host.nics
+        name: _both_ends(there[name], here[name]["rx_packets"], here[name]["tx_packets"])
+        for name in names
     }
 
 
@@ -205,13 +202,20 @@ def _look(host: Host, pid: int) -> dict[str, object]:
     clock = asdict(host.clock())
     there = host.call("carried")
     here = counters.interfaces(Path(f"/proc/{pid}/net/dev").read_text())
+    peers = {tunnel.nic: here[tunnel.link] for tunnel in host.tunnels}
     frames = {
-        tunnel.nic: {
-            "sent_there": there[tunnel.nic]["tx_packets"],
-            "received_here": here[tunnel.link]["rx_packets"],
-            "sent_here": here[tunnel.link]["tx_packets"],
-            "received_there": there[tunnel.nic]["rx_packets"],
-        }
-        for tunnel in host.tunnels
+        nic: _both_ends(there[nic], peer["tx_packets"], peer["rx_packets"])
+        for nic, peer in peers.items()
     }
     return {**clock, "tunnels": frames}
+
+
+def _both_ends(there: Mapping[str, int], sent_here: int, received_here: int) -> dict[str, int]:
+    """Return the frames of one NIC as hosts.json and parts.json have them. `there`: its counters
+    on the host."""
+    return {
+        "sent_there": there["tx_packets"],
+        "received_here": received_here,
+        "sent_here": sent_here,
+        "received_there": there["rx_packets"],
+    }
