@@ -29,7 +29,12 @@ AUTO: Final = "auto"
 
 
 def _parts(text: str | int) -> int:
-    return len(available_cores()) if text == AUTO else count(text)
+    if text == AUTO:
+        return len(available_cores())
+    try:
+        return count(text)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(f"{error.message}, or {AUTO}") from None
 
 
 _PARTS: Final = typer.Option(

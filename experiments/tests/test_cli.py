@@ -56,6 +56,7 @@ def fails(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -
         (["run", "lossy", "--stall-s", "-5"], "--stall-s: found '-5'; valid: seconds, above 0"),
         (["run", "lossy", "--stall-s", "0"], "--stall-s: found '0'; valid: seconds, above 0"),
         (["run", "lossy", "--jobs", "²"], "--jobs: found '²'; valid: a whole number from 1 on"),
+        (["run", "lossy", "--parts", "x"], "found 'x'; valid: a whole number from 1 on, or auto"),
         (["run", "lossy", "--receivers", "²"], "--receivers: found '²'; valid: a whole number"),
         (["run", "lossy", "--receivers", "٨"], "--receivers: found '٨'; valid: a whole number"),
         (["run", "lossy", "--receivers", "1_0"], "--receivers: found '1_0'; valid: a whole"),
