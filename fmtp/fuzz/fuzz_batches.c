@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The batched receive path: datagrams over the loopback interface, which the kernel writes to the
- * places that the core predicts, into an application that frees a product's memory as soon as it
- * ends. Input: options (bit 0 MAC level 1), then records that begin with a u16, big-endian:
- *   1 --- ---- ms        reads and delivers what was sent; then a step of time in ms
- *   0 f-- length         a datagram of this many bytes, which follow, with its MAC; f: a wrong one
- *   0 -1- length         the bytes as datagrams of 12+64 bytes in one message (GSO)
+ * places that the core predicts, or which the application stores; it frees a product's memory as
+ * soon as the product ends. Input: options (bit 0 MAC level 1, bit 1 the application stores), then
+ * records that begin with a u16, big-endian: 1 --- ---- ms        reads and delivers what was sent;
+ * then a step of time in ms 0 f-- length         a datagram of this many bytes, which follow, with
+ * its MAC; f: a wrong one 0 -1- length         the bytes as datagrams of 12+64 bytes in one message
+ * (GSO)
  */
 #include <netinet/udp.h>
 #include <stdlib.h>
@@ -89,14 +90,16 @@ static void send_run(const uint8_t *bytes, size_t len, bool mac, bool forge)
         (void)!sendmsg(fixed.out_fd, &m, MSG_DONTWAIT);
 }
 
-static void deliver(struct fmtp_multicast_in *in, struct fmtp_receiver *r, uint64_t now_ns)
+static void deliver(struct fmtp_multicast_in *in, struct rx *rx, struct fmtp_receiver *r,
+                    uint64_t now_ns)
 {
     while (fmtp_multicast_in_read(in, r))
         fmtp_multicast_in_deliver(in, r, now_ns);
+    rx_abandon(rx, r);
     rx_check(r);
 }
 
-static void play(struct fmtp_multicast_in *in, struct fmtp_receiver *r, bool mac,
+static void play(struct fmtp_multicast_in *in, struct rx *rx, struct fmtp_receiver *r, bool mac,
                  const uint8_t *data, size_t size)
 {
     uint64_t now_ns = 0;
@@ -106,7 +109,7 @@ static void play(struct fmtp_multicast_in *in, struct fmtp_receiver *r, bool mac
         data += 2;
         size -= 2;
         if (n & 0x8000) {
-            deliver(in, r, now_ns);
+            deliver(in, rx, r, now_ns);
             now_ns += (uint64_t)(n & 0xff) * 1000000;
             fmtp_receiver_timeout(r, now_ns);
             rx_drain(r, n & 0xff);
@@ -119,7 +122,7 @@ static void play(struct fmtp_multicast_in *in, struct fmtp_receiver *r, bool mac
         data += len;
         size -= len;
     }
-    deliver(in, r, now_ns);
+    deliver(in, rx, r, now_ns);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -127,12 +130,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1 || !set_up())
         return 0;
     struct rx rx;
-    struct fmtp_receiver *r = rx_new(&rx, FMTP_LAYOUT_2021);
+    struct fmtp_receiver *r = (*data & 2 ? rx_new_storing : rx_new)(&rx, FMTP_LAYOUT_2021);
     struct fmtp_multicast_in *in = r ? fmtp_multicast_in_new(dup(fixed.in_fd)) : NULL;
     if (in) {
         fmtp_multicast_in_set_mac(in, *data & 1 ? fixed.verifier : NULL);
+        if (rx.storing)
+            fmtp_multicast_in_set_store(in, rx_store, &rx);
         rx_session(&rx, r, true, 0, 1);
-        play(in, r, *data & 1, data + 1, size - 1);
+        play(in, &rx, r, *data & 1, data + 1, size - 1);
     }
     if (r)
         rx_free(&rx, r);

@@ -121,9 +121,9 @@ def extended(layout: int) -> dict[str, bytes]:
 FORGED, RUN = 0x4000, 0x2000  # a wrong MAC; datagrams of one message
 
 
-def batches(mac: bool, records: list[tuple[int, bytes] | int]) -> bytes:
+def batches(options: int, records: list[tuple[int, bytes] | int]) -> bytes:
     """(bits, datagrams): sent; int: read and delivered, then a step of time in ms."""
-    out = bytes([mac])
+    out = bytes([options])
     for r in records:
         if isinstance(r, int):
             out += struct.pack(">H", 0x8000 | r)
@@ -144,7 +144,9 @@ def batched_inputs() -> dict[str, bytes]:
         "forged": [(0, first), (RUN, b"".join(symbols)), 0, (FORGED, blocks[0]), *one_by_one, 10],
         "empty": [(0, first), 0, (0, blocks[0]), 0, (0, b""), 10],
     }
-    return {f"{name}-{mac}": batches(bool(mac), r) for name, r in inputs.items() for mac in (0, 1)}
+    full = message(BOP, 0, 0, bop(2021, 6 * SMALL, b"\xaa"))
+    inputs["full"] = [(0, full), (RUN, b"".join(blocks)), 10]
+    return {f"{name}-{bits}": batches(bits, r) for name, r in inputs.items() for bits in range(4)}
 
 
 Operation = tuple[int, int] | tuple[int, bytes]

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "fuzz.h"
 #include "receiver_core.h"
@@ -39,6 +41,63 @@ static void done(struct rx *rx, uint32_t index)
     rx->done[index % RX_DONE].used = true;
 }
 
+/* Makes two mappings of the same bytes, one of them to be read only. */
+static void map_twice(struct rx_product *p)
+{
+    int fd = memfd_create("rx", MFD_CLOEXEC);
+
+    p->has = calloc(p->size + 1, sizeof *p->has);
+    check(fd >= 0 && ftruncate(fd, (off_t)p->size + 1) == 0 && p->has);
+    p->data = mmap(NULL, p->size + 1, PROT_READ, MAP_SHARED, fd, 0);
+    p->written = mmap(NULL, p->size + 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    check(p->data != MAP_FAILED && p->written != MAP_FAILED);
+    close(fd);
+}
+
+static void open_product(struct rx *rx, struct rx_product *p)
+{
+    if (rx->storing)
+        map_twice(p);
+    else
+        p->data = malloc(p->size ? p->size : 1);
+}
+
+static void close_product(struct rx_product *p)
+{
+    if (p->written) {
+        munmap(p->written, p->size + 1);
+        munmap(p->data, p->size + 1);
+        free(p->has);
+    } else {
+        free(p->data);
+    }
+    *p = (struct rx_product){.data = NULL};
+}
+
+static struct rx_product *find(struct rx *rx, uint32_t index)
+{
+    for (int i = 0; i < RX_PRODUCTS; i++)
+        if (rx->open[i].data && rx->open[i].index == index)
+            return &rx->open[i];
+    return NULL;
+}
+
+bool rx_store(void *ctx, uint32_t index, uint32_t at, const struct iovec *parts, int nparts)
+{
+    struct rx_product *p = find(ctx, index);
+
+    check(p && nparts > 0);
+    if (p->fails)
+        return false;
+    for (int i = 0; i < nparts; i++) {
+        check(at <= p->size && parts[i].iov_len <= p->size - at);
+        memcpy(p->written + at, parts[i].iov_base, parts[i].iov_len);
+        memset(p->has + at, true, parts[i].iov_len);
+        at += (uint32_t)parts[i].iov_len;
+    }
+    return true;
+}
+
 static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
                    struct timespec start)
 {
@@ -49,8 +108,7 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     hear(rx, index);
     for (uint16_t i = 0; i < meta_len; i++)
         sum ^= ((const uint8_t *)meta)[i];
-    for (int i = 0; i < RX_PRODUCTS; i++)
-        check(!rx->open[i].data || rx->open[i].index != index);
+    check(!find(rx, index));
     if (size > LARGEST || sum == 0x55) {
         done(rx, index);
         return NULL;
@@ -58,29 +116,32 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     check(!is_done(rx, index));
     for (int i = 0; i < RX_PRODUCTS; i++)
         if (!rx->open[i].data) {
-            rx->open[i].index = index;
-            rx->open[i].data = malloc(size ? size : 1);
+            rx->open[i] = (struct rx_product){.index = index, .size = size, .fails = sum == 0xaa};
+            open_product(rx, &rx->open[i]);
             return rx->open[i].data;
         }
     abort(); /* more in flight than max_products */
 }
 
-static int take(struct rx *rx, uint32_t index)
+/* Returns whether it had begun. */
+static bool take(struct rx *rx, uint32_t index)
 {
+    struct rx_product *p = find(rx, index);
+
     done(rx, index);
-    for (int i = 0; i < RX_PRODUCTS; i++)
-        if (rx->open[i].data && rx->open[i].index == index) {
-            free(rx->open[i].data);
-            rx->open[i].data = NULL;
-            return 1;
-        }
-    return 0;
+    if (p)
+        close_product(p);
+    return p;
 }
 
 static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, struct timespec start)
 {
+    const struct rx_product *p = find(ctx, index);
+
     (void)retx_blocks;
     (void)start;
+    for (uint32_t i = 0; p && p->has && i < p->size; i++)
+        check(p->has[i]);
     check(take(ctx, index));
 }
 
@@ -99,7 +160,8 @@ static void withdrawn(void *ctx, uint32_t index)
     rx->done[index % RX_DONE].used = false;
 }
 
-struct fmtp_receiver *rx_new(struct rx *rx, enum fmtp_layout layout)
+static struct fmtp_receiver *new_receiver(struct rx *rx, enum fmtp_layout layout,
+                                          fmtp_store_fn *store)
 {
     struct fmtp_receiver_config cfg = {.layout = layout,
                                        .f_rcv = 5,
@@ -111,12 +173,33 @@ struct fmtp_receiver *rx_new(struct rx *rx, enum fmtp_layout layout)
                                        .announced_bytes = layout == FMTP_LAYOUT_2021 ? LARGEST : 0,
                                        .ctx = rx,
                                        .begun = begun,
+                                       .store = store,
                                        .ended = ended,
                                        .missed = missed,
                                        .withdrawn = withdrawn};
 
     memset(rx, 0, sizeof *rx);
+    rx->storing = store;
     return fmtp_receiver_new(&cfg);
+}
+
+struct fmtp_receiver *rx_new(struct rx *rx, enum fmtp_layout layout)
+{
+    return new_receiver(rx, layout, NULL);
+}
+
+struct fmtp_receiver *rx_new_storing(struct rx *rx, enum fmtp_layout layout)
+{
+    return new_receiver(rx, layout, rx_store);
+}
+
+void rx_abandon(struct rx *rx, struct fmtp_receiver *r)
+{
+    for (int i = 0; i < RX_PRODUCTS; i++)
+        if (rx->open[i].data && rx->open[i].fails) {
+            fmtp_receiver_abandon(r, rx->open[i].index);
+            take(rx, rx->open[i].index);
+        }
 }
 
 void rx_session(struct rx *rx, struct fmtp_receiver *r, bool extended, uint32_t next_index,
