@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from bench.jobs import SECTIONS, Clock, Job, cells_of, jobs_of
+from bench.jobs import SECTIONS, Clock, Job, cells_of, jobs_of, steered
 from bench.markdown import markdown
+from bench.network import STEERING
 from bench.store import ResultsError, Store, manifest, new_directory, not_installed
 from bench.table import absent_tools, report
 from bench.tools import BY_NAME, missing, tools_of
@@ -79,6 +80,9 @@ class RunOptions:
         Literal["auto", "native", "virtual"],
         typer.Option(help="Clock of shaped, stream, small; auto: virtual if its kernel is built."),
     ] = "auto"
+    steering: Annotated[
+        bool, typer.Option(help="Native hosts receive on all processors, if the kernel can.")
+    ] = True
     jobs: Annotated[
         int, typer.Option(parser=whole, metavar="N", help="Parallel guests (0: one per core).")
     ] = 0
@@ -123,6 +127,8 @@ def plan(options: RunOptions, kernel: Kernel | None, build: Path) -> list[Job]:
     names = chosen(options.tools, list(BY_NAME), "tool")
     clock = clock_of(options.clock, kernel)
     cells = [cell for section in sections for cell in cells_of(section, clock)]
+    if options.steering and STEERING.exists():
+        cells = [steered(cell) for cell in cells]
     try:
         cells = [cell for cell in cells if re.search(options.cells, cell.cell)]
     except re.error as error:

@@ -22,6 +22,7 @@ CARD_WORDS: Final[Mapping[Card, str]] = {
     "plain": "a card without segmentation",
     "bare": "a datagram a frame",
 }
+STEERED: Final = "received on all processors"
 
 SECTIONS: Final = (
     *("blast", "shaped", "stream", "small", "receivers", "interop", "queue", "paths"),
@@ -47,6 +48,7 @@ class Job:
     offered_bps: int = 0  # offered by a stream
     sizes: str = "log-normal"  # of a stream: log-normal, or ngrid (products of at most 100 kB)
     card: Card = "segmenting"
+    steered: bool = False  # each host receives on all processors (RPS), not on the sender's
     repeat: int = 0
 
     @property
@@ -73,6 +75,8 @@ class Job:
             parts.append(f"delay {self.delay_ms:g} ms")
         if words := CARD_WORDS[self.card]:
             parts.append(words)
+        if self.steered:
+            parts.append(STEERED)
         return ", ".join(parts)
 
     @property
@@ -160,6 +164,12 @@ _CELLS: Final[dict[str, Callable[[Clock], Iterable[Job]]]] = {
     "queue": lambda _: (Job("queue", "", "queue", "native", 1),),
     "paths": lambda _: (Job("paths", "", "paths", "native", 0),),
 }
+
+
+def steered(cell: Job) -> Job:
+    """Return the cell with packets received on all processors; virtual hosts have one."""
+    network = cell.kind in ("file", "stream") and cell.clock == "native"
+    return replace(cell, steered=network)
 
 
 def jobs_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from bench.jobs import CARD_WORDS, MB, MBIT
+from bench.jobs import CARD_WORDS, MB, MBIT, STEERED, Card
 from bench.store import Result
 from bench.table import Row, cpu_per_gb, percent_of_rate, rows, title
 from bench.tools import TOOLS
@@ -86,9 +86,13 @@ def _blast(found: Sequence[Row]) -> list[str]:
     def cpu(row: Row) -> str:
         return f"{cpu_per_gb(row.job, row.values):.2f}"
 
+    def group(row: Row) -> tuple[int, Card, bool]:
+        return row.job.size_bytes, row.job.card, row.job.steered
+
     out = []
-    for size, card in dict.fromkeys((r.job.size_bytes, r.job.card) for r in found):
-        here = [r for r in found if (r.job.size_bytes, r.job.card) == (size, card)]
+    for conditions in dict.fromkeys(map(group, found)):
+        here = [row for row in found if group(row) == conditions]
+        size, card, steered = conditions
         lines = []
         for tool in sorted({row.job.tool for row in here}, key=_ORDER.__getitem__):
             at = {row.job.loss: row for row in here if row.job.tool == tool and row.runs}
@@ -96,7 +100,8 @@ def _blast(found: Sequence[Row]) -> list[str]:
             cells = [fn(r) if r else "" for fn in (speed, cpu, wire) for r in both]
             runs = ", ".join(str(r.runs) if r else "0" for r in both)
             lines.append([title(tool), *cells, runs])
-        name = ", ".join(filter(None, (f"{size // MB} MB", CARD_WORDS[card])))
+        words = (f"{size // MB} MB", CARD_WORDS[card], STEERED if steered else "")
+        name = ", ".join(filter(None, words))
         head = (
             f"**blast, {name}, 8 receivers**: Mbit/s per receiver (smallest–largest), CPU seconds "
             "of sender and receivers per delivered GB, wire"

@@ -5,6 +5,7 @@ The bridge is in the run's namespace (topologies/emulate/lifecycle.py), which th
 the kernel's own, or, in a guest, whose kernel has none, Open vSwitch as a learning switch. Rate and
 queue are HTB with a bfifo at the sender's NIC, the delay is netem at the bridge's ports in both
 directions, and iptables draws the losses of everything that arrives at a receiver, UDP and TCP.
+Native hosts receive on all processors if the kernel can set that for new devices.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ CLONE_NEWNET: Final = 0x40000000
 QUEUE_BYTES: Final = 600_000_000
 PREFIX: Final = 20
 SENDER_IP: Final = "10.77.0.1"
+STEERING: Final = Path("/proc/sys/net/core/rps_default_mask")  # of a namespace; Linux 6.3
+SHOW_STEERING: Final = "mount -t sysfs s /sys && cat /sys/class/net/eth0/queues/rx-0/rps_cpus"
 NETEM_PACKETS: Final = 1_000_000  # its queue: far more than what 25 ms hold
 
 
@@ -48,6 +51,13 @@ def _new_namespace() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
+
+
+def steering_mask(processors: int) -> str:
+    """Return the mask of the first `processors` processors, in the kernel's words of 32 bits."""
+    digits = f"{(1 << processors) - 1:x}"
+    words = [digits[max(0, end - 8) : end] for end in range(len(digits), 0, -8)]
+    return ",".join(reversed(words))
 
 
 def htb_commands(rate_bps: int) -> list[list[str]]:
@@ -114,6 +124,8 @@ class Network:
         return self._holders[host].pid
 
     def _links(self) -> None:
+        if self.job.steered:
+            self._steer()
         ports = [f"p{i}" for i in range(len(self._holders))]
         lines = [
             f"link add {port} type veth peer name eth0 netns {holder.pid}"
@@ -132,6 +144,13 @@ class Network:
                 add += ["--", "add-port", "br0", port]
             check(["ovs-vsctl", "--timeout=60", *add])
         check(["ip", "link", "set", "br0", "up"])
+
+    def _steer(self) -> None:
+        """Let hosts receive on all processors, as machines of their own would (RPS). Otherwise the
+        kernel does the receivers' part of the work in the sender's thread, while it sends."""
+        everywhere = f"echo {steering_mask(os.cpu_count() or 1)} > {STEERING}"
+        for i in range(len(self._holders)):
+            check(in_node(self.pid(i), ["sh", "-c", everywhere]))
 
     def _hosts(self) -> None:
         for i in range(len(self._holders)):
@@ -198,6 +217,10 @@ class Network:
             text = check(in_node(self.pid(0), ["tc", "class", "show", "dev", "eth0"]))
             if "rate" not in text:
                 raise NetworkError(f"the sender has no HTB class, tc says: {text.strip()}")
+        if job.steered:
+            text = check(in_node(self.pid(1), ["unshare", "--mount", "sh", "-c", SHOW_STEERING]))
+            if int(text.replace(",", ""), 16) != (1 << (os.cpu_count() or 1)) - 1:
+                raise NetworkError(f"receiver 0 receives on processors {text.strip()} (a mask)")
         if job.delay_ms:
             text = check(["tc", "qdisc", "show", "dev", "p1"])
             if f"delay {job.delay_ms:g}" not in text:

@@ -303,9 +303,14 @@ def targets(found: Sequence[Row]) -> list[Target]:
     return out
 
 
+def _conditions(job: Job) -> dict[str, object]:
+    names = ("size_bytes", "loss", "card", "steered")
+    return {name: getattr(job, name) for name in names}
+
+
 def _blast_targets(found: Sequence[Row], row: Row) -> list[Target]:
     job = row.job
-    same = {"size_bytes": job.size_bytes, "loss": job.loss, "card": job.card}
+    same = _conditions(job)
     out = []
     speed, cpu = row.values["goodput_bps"], cpu_per_gb(job, row.values)
     for name in (*MULTICAST_PEERS, "tcp"):
@@ -332,7 +337,7 @@ def _blast_targets(found: Sequence[Row], row: Row) -> list[Target]:
 
 def _carousel_targets(found: Sequence[Row], row: Row) -> list[Target]:
     job = row.job
-    same = {"size_bytes": job.size_bytes, "loss": job.loss, "card": job.card}
+    same = _conditions(job)
     out = []
     speed = row.values["goodput_bps"]
     for ours in _find(found, "blast", OURS, **same):

@@ -322,6 +322,7 @@ TARGETS: Final[Mapping[str, Target]] = {
             "TOOLS": Variable("--tools", _some_of(_tools)), "CELLS": Variable("--cells", _cells),
             "REPEATS": Variable("--repeats", _count),
             "RESUME": Variable("--resume", flag=True),
+            "UNSTEERED": Variable("--no-steering", flag=True),
         },
         "always",
     ),

@@ -13,6 +13,7 @@ import pytest
 
 from bench.job_process import JobProcess
 from bench.jobs import Card, Job
+from bench.network import STEERING
 from bench.tools import BY_NAME, missing
 from common.places import ROOT
 from topologies.emulate.lifecycle import live_runs
@@ -102,6 +103,16 @@ def test_cards(card: Card, least: float, most: float) -> None:
     result = result_of(replace(JOB, rate_bps=0, loss=0.0, size_bytes=20_000_000, card=card))
     assert result["status"] == "ok", result
     assert least < result["wire_ratio"] < most
+
+
+def test_hosts_receive_on_all_processors() -> None:
+    """The network reads the setting of a device back; that of the machine stays."""
+    if not STEERING.exists():
+        pytest.skip(f"this kernel has no {STEERING}")
+    before = STEERING.read_text()
+    result = result_of(replace(JOB, steered=True))
+    assert result["status"] == "ok", result
+    assert STEERING.read_text() == before
 
 
 def test_interrupted_job_leaves_nothing() -> None:

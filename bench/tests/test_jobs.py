@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bench.arrivals import SMALL_BYTES, arrivals
-from bench.jobs import SECTIONS, cells_of, job_from, jobs_of
+from bench.jobs import SECTIONS, cells_of, job_from, jobs_of, steered
 from bench.statistics import median, percentile
 from bench.tools import TOOLS, tools_of
 
@@ -29,6 +29,20 @@ def test_cells_are_those_of_the_demand() -> None:
     }
     assert {c.clock for c in cells_of("blast", "virtual")} == {"native"}
     assert [c.receivers for c in cells_of("receivers", "native")] == [1, 8, 64, 256]
+
+
+def test_native_networks_receive_on_all_processors() -> None:
+    """A guest has one; the queue has no network."""
+    kinds = {
+        section: {steered(cell).steered for cell in cells_of(section, "virtual")}
+        for section in SECTIONS
+    }
+    assert [name for name, seen in kinds.items() if seen == {True}] == [
+        "blast", "receivers", "interop",
+    ]  # fmt: skip
+    assert kinds["small"] == {True, False}
+    blast = steered(cells_of("blast", "virtual")[0])
+    assert blast.cell == "200 MB, N=8, loss 0 %, received on all processors"
 
 
 def test_unknown_section_is_told() -> None:

@@ -14,7 +14,7 @@ import pytest
 from bench import cli
 from bench.jobs import Job
 from bench.markdown import markdown
-from bench.network import parse_htb_bytes, parse_tx_bytes, receiver_ip
+from bench.network import parse_htb_bytes, parse_tx_bytes, receiver_ip, steering_mask
 from bench.run import RunFailed, parse_bare, parse_iperf3, parse_rates
 from bench.store import Result, ResultsError, Store, parse_results
 from bench.table import absent_tools, cpu_per_gb, report, rows, targets
@@ -33,6 +33,14 @@ def blast(goodput_bps: float, cpu_s: float) -> dict[str, Any]:
         "status": "ok", "goodput_bps": goodput_bps, "cpu_sender_s": cpu_s, "cpu_receivers_s": 0.0,
         "wire_ratio": 1.05, "seconds": 1.0,
     }  # fmt: skip
+
+
+def test_masks_of_processors_are_words_of_32_bits() -> None:
+    """As in the kernel's documentation of bitmaps: comma-separated, the highest first."""
+    assert [steering_mask(n) for n in (1, 2, 8)] == ["1", "3", "ff"]
+    assert steering_mask(32) == "ffffffff"
+    assert steering_mask(36) == "f,ffffffff"
+    assert steering_mask(64) == "ffffffff,ffffffff"
 
 
 def test_medians_of_the_runs_that_succeeded() -> None:
