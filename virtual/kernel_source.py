@@ -113,7 +113,7 @@ EDITS: Final = (
     Edit(
         "arch/um/kernel/time.c",
         "\treturn (unsigned long long)(jiffies - INITIAL_JIFFIES +\n",
-        "\tif (time_travel_mode == TT_MODE_INFCPU)\n"
+        "\tif (time_travel_mode == TT_MODE_INFCPU || time_travel_mode == TT_MODE_EXTERNAL)\n"
         "\t\treturn downpour_sched_clock(time_travel_time,\n"
         "\t\t\t\t\t    tt_extra_sched_jiffies *\n"
         "\t\t\t\t\t    (NSEC_PER_SEC / HZ));\n",

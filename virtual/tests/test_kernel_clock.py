@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-import io
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from virtual import status_page
-from virtual.guest import Guest, GuestSpec, run_guest
+from virtual.guest import Guest, GuestSpec
 from virtual.kernel_build import Kernel
+from virtual.parts.calendar import window_of
+from virtual.parts.together import Together
 
 pytestmark = pytest.mark.emulated
 
@@ -34,12 +37,28 @@ print("slept", 0 <= time.monotonic_ns() - begin - 500_000_000 < 100_000)
 """
 
 
-def test_the_page_and_the_kernel_tell_one_time(kernel: Kernel) -> None:
-    out, err = io.BytesIO(), io.BytesIO()
-    spec = GuestSpec(argv=(".venv/bin/python", "-c", CHECKS))
-    code, _ = run_guest(kernel, spec, stdout=out, stderr=err)
-    assert code == 0, err.getvalue().decode()
-    found = dict(line.split(" ", 1) for line in out.getvalue().decode().splitlines())
+@pytest.fixture(params=["alone", "under a calendar"])
+def finished(request: pytest.FixtureRequest, kernel: Kernel) -> Iterator[Callable[[str], Guest]]:
+    """Run Python code in a guest; return the guest after its end."""
+    with ExitStack() as stack:
+
+        def run(code: str) -> Guest:
+            spec = GuestSpec(argv=(".venv/bin/python", "-c", code))
+            if request.param == "alone":
+                guest = stack.enter_context(Guest(kernel, spec))
+                assert guest.wait() == 0
+                return guest
+            window_ns = window_of([20_000_000])
+            parts = stack.enter_context(Together(kernel, [spec], [], window_ns))
+            assert parts.wait() == [0]
+            return parts.guests[0]
+
+        yield run
+
+
+def test_the_page_and_the_kernel_tell_one_time(finished: Callable[[str], Guest]) -> None:
+    out = (finished(CHECKS).exchange / "stdout").read_text()
+    found = dict(line.split(" ", 1) for line in out.splitlines())
     reads = int(found.pop("reads"))
     assert found == dict.fromkeys(("rises", "real", "boot", "slept"), "True")
     # A reading costs 256 ns: a loop that waits for 10 ms to pass ends after 39,063 of them, with
@@ -47,12 +66,9 @@ def test_the_page_and_the_kernel_tell_one_time(kernel: Kernel) -> None:
     assert 39_000 <= reads <= 39_100
 
 
-def test_readings_are_no_system_calls(kernel: Kernel) -> None:
-    code = "import time\nfor _ in range(100_000): time.monotonic_ns()"
-    with Guest(kernel, GuestSpec(argv=(".venv/bin/python", "-c", code))) as guest:
-        path = guest.exchange / "status"
-        assert guest.wait() == 0
-        page = status_page.read(path)
+def test_readings_are_no_system_calls(finished: Callable[[str], Guest]) -> None:
+    guest = finished("import time\nfor _ in range(100_000): time.monotonic_ns()")
+    page = status_page.read(guest.exchange / "status")
     assert page is not None
     assert page.virtual_ns > 11e9 + 100_000 * 256  # their time has still passed
     assert page.syscalls < 50_000
