@@ -75,7 +75,10 @@ def _controller() -> Controller:
         host = settings.ofp_listen_host
         host = f"[{host}]" if ":" in host else host
         words += ["--of-listen", f"{host}:{settings.ofp_tcp_listen_port}"]
-    return Controller(settings_of(parse_arguments(words, PROGRAM)))
+    asked = settings_of(parse_arguments(words, PROGRAM))
+    if asked.switches.onos is not None:
+        raise UsageError(f"[{SECTION}]: found 'onos'; valid: only for python -m controller")
+    return Controller(asked)
 
 
 def words_of(files: list[str]) -> list[str]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from common import looking
 from common.http.ratelimit import REQUESTS_PER_S
+from common.onos import VALID as VALID_ONOS
+from common.onos import OnosAddress
 from common.shell import NetworkError
 from controller.federation.peers import PeerAddress, PeerErrors, load_peers
 from controller.paths.core import Core, core_of
@@ -56,12 +58,14 @@ class RestSettings:
 
 @dataclass(frozen=True)
 class SwitchSettings:
-    """Where switches connect, and how links and queues are managed."""
+    """Where switches connect, and how links and queues are managed. `onos`: they connect to it, and
+    not here."""
 
     address: Address
     tls: PemFiles | None
     liveness_period_ms: float
     queue_driver: QueueDriver | None
+    onos: OnosAddress | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +202,12 @@ def add_switch_options(parser: argparse.ArgumentParser) -> None:
         "--of-tls-ca", type=Path, metavar="FILE", help="switches need certificates that it signed"
     )
     group.add_argument(
+        "--onos",
+        metavar="URL",
+        help=f"the switches connect to this ONOS, which is told what they need: {VALID_ONOS}; "
+        "links are not probed, channels not joined",
+    )
+    group.add_argument(
         "--liveness-period-ms",
         type=float,
         default=LIVENESS_PERIOD_MS,
@@ -239,6 +249,12 @@ def check_switch_options(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--liveness-period-ms {period_ms:g}: valid: 0 or 10..60000")
     if not (arguments.lease_s == 0 or 0.5 <= arguments.lease_s <= 3600):
         raise UsageError(f"--lease-s {arguments.lease_s:g}: valid: 0 or 0.5..3600")
+    if arguments.onos is not None:
+        for name in ("of_tls_key", "lease_s"):
+            if getattr(arguments, name):
+                raise UsageError(f"--onos with --{name.replace('_', '-')}; valid: one of them")
+        if arguments.queues != "none":
+            raise UsageError(f"--onos with --queues {arguments.queues}; valid: one of them")
     if arguments.lease_s and arguments.store is None:
         raise UsageError("--lease-s without --store; valid: both, the lease is kept in the store")
 
@@ -272,7 +288,11 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         arguments.rate_limit,
     )
     switches = SwitchSettings(
-        of_address, switch_pem_files(arguments), arguments.liveness_period_ms, queue_driver
+        of_address,
+        switch_pem_files(arguments),
+        0.0 if arguments.onos else arguments.liveness_period_ms,
+        queue_driver,
+        _onos_address(arguments.onos),
     )
     peers = _read_peers(arguments, network)
     return Settings(
@@ -299,6 +319,13 @@ def switch_pem_files(arguments: argparse.Namespace) -> PemFiles | None:
     if arguments.of_tls_key is None:
         return None
     return PemFiles(arguments.of_tls_key, arguments.of_tls_cert, arguments.of_tls_ca)
+
+
+def _onos_address(text: str | None) -> OnosAddress | None:
+    try:
+        return None if text is None else OnosAddress.parse(text)
+    except ValueError as error:
+        raise UsageError(f"--onos: {error}") from None
 
 
 def host_and_port(option: str, text: str) -> Address:

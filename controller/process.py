@@ -23,6 +23,7 @@ from fastapi import FastAPI
 from common import looking
 from common.counting import counted
 from common.http.server import Server
+from common.onos import OnosError, Rest
 from controller import southbound
 from controller.api import rest
 from controller.api.auth import Access
@@ -31,6 +32,7 @@ from controller.api.listening import ListenError, Tls, listen_tcp, listen_unix
 from controller.federation import joining
 from controller.federation.peers import PeerErrors
 from controller.log import set_up_logging
+from controller.onos.board import OnosBoard
 from controller.options import PemFiles, RestSettings, Settings, UsageError, read_workgroups
 from controller.service.active_role import Keeper
 from controller.service.channels import ChannelKeeper
@@ -39,6 +41,7 @@ from controller.service.monitor import PERIOD_S, Monitor
 from controller.service.service import PathService
 from controller.service.store import Store, StoreError
 from controller.switches import compat, openflow
+from controller.switches.board import Board
 from controller.switches.switchboard import Switchboard
 
 LOG = logging.getLogger("controller.launcher")  # the name under which the process logs
@@ -93,30 +96,38 @@ class Controller:
             compat.close,
             role=southbound.first_role(settings.lease_s),
         )
+        onos = settings.switches.onos
+        self._onos = None if onos is None else OnosBoard(settings.core.dpids, Rest(onos))
+        self._board: Board = self._onos or self.switchboard
         try:
             self._listeners = RestListeners(settings.rest)
             self._of_tls = southbound.tls_of(settings.switches.tls)
-            listen_tcp("--of-listen", *settings.switches.address).close()
+            if self._onos is None:
+                listen_tcp("--of-listen", *settings.switches.address).close()
+            else:
+                self._version = self._onos.prepare()
             self._listeners.listen_tcp()
             store = Store(settings.store, settings.network.name, settings.domain)
             set_up_logging(settings.log, settings.is_verbose)
             self._own = self._new_service(store)
             self._joined = self._join(store)
+            if self._onos is not None:
+                self._onos.desired = self._own.desired
             self._listeners.listen_unix()
             self._keeper = self._new_keeper()
-        except (ListenError, StoreError, PeerErrors) as error:
+        except (ListenError, StoreError, PeerErrors, OnosError) as error:
             raise UsageError(str(error)) from error
         self._service = self._own if self._joined is None else self._joined.service
-        self._monitor = Monitor(self._own, self.switchboard.stats)
+        self._monitor = Monitor(self._own, self._board.stats)
         self._joiners = ThreadPoolExecutor(JOINERS, thread_name_prefix="join")
-        self._channels = ChannelKeeper(self._own, self.switchboard.post, self._joiners.submit)
+        self._channels = ChannelKeeper(self._own, self._board.post, self._joiners.submit)
         if self._joined is not None:
             self._channels.tell = self._joined.federation.tell_members
             self._joined.federation.on_members = self._channels.set_remote
         self._prober = southbound.prober_of(
             settings.network,
             settings.core,
-            self.switchboard,
+            self._board,
             self._own.switches,
             settings.switches.liveness_period_ms,
         )
@@ -130,8 +141,9 @@ class Controller:
         return PathService(
             self._settings.network,
             self._settings.domain,
-            self.switchboard.apply,
-            self.switchboard.read,
+            self._board.apply,
+            self._board.read,
+            settle=self._board.settle,
             store=store,
             events=EventLog(f"{int(time.time() * 1000):x}"),
             queue_driver=self._settings.switches.queue_driver,
@@ -174,9 +186,10 @@ class Controller:
         """Start to accept switches, clients and peers. Call from the main thread, then `wait`."""
         address = self._settings.switches.address
         self._prober.start()
-        self._listener = compat.start(
-            "controller.switches.app", *address, self._of_tls, switchboard=self.switchboard
-        )
+        if self._onos is None:
+            self._listener = compat.start(
+                "controller.switches.app", *address, self._of_tls, switchboard=self.switchboard
+            )
         self.serve()
 
     def listen(self) -> None:
@@ -186,23 +199,26 @@ class Controller:
 
     def serve(self) -> None:
         """Start to accept clients and peers, once the listener for switches exists."""
-        address = self._settings.switches.address
+        host, port = self._settings.switches.address
         self._start_threads()
         self._rest.start()
         if self._joined is not None:
             self._joined.federation.start()
         LOG.info(
-            "controlling domain '%s' of network '%s' (%s) with %s; switches connect to %s:%d",
+            "controlling domain '%s' of network '%s' (%s) with %s; switches connect to %s",
             self._settings.domain,
             self._settings.network.name,
             counted(len(self._settings.core.dpids), "switch", "switches"),
-            compat.FRAMEWORK,
-            *address,
+            compat.FRAMEWORK if self._onos is None else f"ONOS {self._version}",
+            f"{host}:{port}" if self._onos is None else "it",
         )
 
     def wait(self) -> None:
         """Return when the OpenFlow listener has ended. Signal handlers run meanwhile."""
-        compat.wait(self._listener)
+        if self._onos is not None:
+            self._onos.follow()
+        else:
+            compat.wait(self._listener)
 
     def stop(self, why: str) -> bool:
         """Give back the lease and close the REST interface. Return False if this was done before.
@@ -238,7 +254,7 @@ class Controller:
             ("counters", partial(self._monitor.run, threading.Event(), looking.every_s(PERIOD_S))),
             ("channels", self._channels.run),
         ]
-        self.switchboard.on_report = self._channels.packet_in
+        self._board.on_report = self._channels.packet_in
         if self._keeper is not None:
             loops.append(("lease", self._keeper.run))
         for name, loop in loops:
@@ -254,7 +270,7 @@ class Controller:
                     LOG.exception("following the switches failed")
 
     def _follow(self, pool: ThreadPoolExecutor) -> None:
-        match self.switchboard.events.get():
+        match self._board.events.get():
             case ("up", switch):
                 pool.submit(_logged, partial(self._own.switch_up, switch))
             case ("down", switch):
@@ -264,7 +280,7 @@ class Controller:
                 pool.submit(_logged, partial(self._own.reroute, concerned, link))
 
     def _retry(self) -> None:
-        self._own.retry(self.switchboard.connected_switches())
+        self._own.retry(self._board.connected_switches())
 
 
 def _tls_of(files: PemFiles | None) -> ssl.SSLContext | None:

@@ -19,6 +19,7 @@ from controller.paths.core import Core
 from controller.paths.messages import Role
 from controller.service.active_role import Keeper, Lease, LeaseTable
 from controller.switches import compat
+from controller.switches.board import Board
 from controller.switches.liveness import Liveness, Settings, watched_links
 from controller.switches.prober import Prober
 from controller.switches.switchboard import Switchboard
@@ -73,10 +74,10 @@ def probe_period_s(asked_s: float, links: int) -> float:
 def prober_of(
     network: Network,
     core: Core,
-    switchboard: Switchboard[compat.Datapath],
+    board: Board,
     is_ready: Callable[[], Mapping[str, bool]],
     period_ms: float,
-) -> Prober[compat.Datapath]:
+) -> Prober:
     """Return the prober of the domain's links. If there are many, it is slower than requested."""
     watched = watched_links(network, core.domain)
     asked_s = period_ms / 1000
@@ -97,7 +98,7 @@ def prober_of(
         secrets.token_bytes(KEY_BYTES),
         Settings(period_s=period_s),
     )
-    return Prober(liveness, switchboard, is_ready)
+    return Prober(liveness, board, is_ready)
 
 
 def first_role(lease_s: float) -> Role:

@@ -85,8 +85,12 @@ class DoctorOptions:
     controller: Annotated[
         str | None,
         typer.Option(
-            metavar="tcp:HOST:PORT", help="Only check that an OpenFlow controller answers there."
+            metavar="tcp:HOST:PORT|onos",
+            help="Only check that an OpenFlow controller answers there.",
         ),
+    ] = None
+    onos: Annotated[
+        str | None, typer.Option(metavar="URL", help="ONOS's REST, for --controller onos.")
     ] = None
 
 
@@ -95,20 +99,22 @@ def doctor_command(options: DoctorOptions) -> int:
     """Say what works on this machine, and what is missing."""
     from downpour import doctor
 
-    if options.controller is not None:
-        return _check_controller(options.controller)
+    if options.controller is not None or options.onos is not None:
+        return _check_controller(options)
     code = doctor.main()
     return doctor.measure() if options.long and code == EXIT_OK else code
 
 
-def _check_controller(text: str) -> int:
+def _check_controller(options: DoctorOptions) -> int:
     from common.findings import OK, Section, render, write
-    from topologies.emulate.foreign_controller import ControllerAddress, finding
+    from common.onos import OnosAddress
+    from topologies.emulate.controller_option import external_address
+    from topologies.emulate.foreign_controller import finding
+    from topologies.emulate.onos import onos_finding
 
-    try:
-        found = finding(ControllerAddress.parse(text))
-    except ValueError as error:
-        raise Failure(f"--controller: {error}") from None
+    address = external_address(options.controller, options.onos)
+    assert address is not None, "one of the options is given"
+    found = onos_finding(address) if isinstance(address, OnosAddress) else finding(address)
     write(render([Section("Controller of other networks", (found,))]), sys.stdout)
     return EXIT_OK if found.level == OK else EXIT_FAILED
 

@@ -247,7 +247,11 @@ TARGETS: Final[Mapping[str, Target]] = {
     ),
     "up": Target(
         NETWORKS, "bring a network up to play with", ("up",),
-        {"TOPOLOGY": Variable(""), **RECEIVERS, "CONTROLLER": Variable("--controller")}, "always",
+        {
+            "TOPOLOGY": Variable(""), **RECEIVERS,
+            "CONTROLLER": Variable("--controller"), "ONOS": Variable("--onos"),
+        },
+        "always",
     ),
     "status": Target(NETWORKS, "list the networks that are up", ("status",)),
     "shell": Target(

@@ -39,7 +39,6 @@ from common.terminal import columns
 from topologies.watch.capture import DEFAULT_LIMIT_BYTES
 
 if TYPE_CHECKING:
-    from topologies.emulate.foreign_controller import ControllerAddress
     from topologies.model.network import Network
     from topologies.verify.nodes import Nodes
 
@@ -145,9 +144,13 @@ class UpOptions(TopologyOptions):
     controller: Annotated[
         str | None,
         typer.Option(
-            metavar="tcp:HOST:PORT",
-            help="Give the switches to this OpenFlow controller; the path service is off.",
+            metavar="tcp:HOST:PORT|onos",
+            help="Give the switches to this OpenFlow controller; the path service is off. "
+            "onos: the path service uses ONOS.",
         ),
+    ] = None
+    onos: Annotated[
+        str | None, typer.Option(metavar="URL", help="ONOS's REST, for --controller onos.")
     ] = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what --replace would do.")] = (
         False
@@ -158,9 +161,12 @@ class UpOptions(TopologyOptions):
 def up_command(options: UpOptions) -> int:
     """Bring up a network to experiment with (root)."""
     from topologies.emulate import up_down
+    from topologies.emulate.controller_option import external_address
 
     network = _network(options)
-    controller = _foreign_controller(options)
+    controller = external_address(options.controller, options.onos)
+    if controller is not None and (options.verify or options.replace):
+        raise Failure("--controller: found --verify or --replace; valid: without them")
     _need_root()
     start = time.monotonic()
     run_id = _same_network(network) if options.replace or options.dry_run else None
@@ -181,22 +187,6 @@ def up_command(options: UpOptions) -> int:
     else:
         _print_next(run_id, network)
     return code
-
-
-def _foreign_controller(options: UpOptions) -> ControllerAddress | None:
-    """Return the address that `--controller` names. Raises Failure if it names none, and for
-    options that need the path service."""
-    from topologies.emulate.foreign_controller import ControllerAddress
-
-    if options.controller is None:
-        return None
-    for name in ("verify", "replace"):
-        if getattr(options, name):
-            raise Failure(f"--controller: found --{name}; valid: without it")
-    try:
-        return ControllerAddress.parse(options.controller)
-    except ValueError as error:
-        raise Failure(f"--controller: {error}") from None
 
 
 def _same_network(network: Network) -> str | None:

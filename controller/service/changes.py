@@ -34,6 +34,8 @@ from controller.switches.installer import (
     Outcome,
     Phase,
     Read,
+    Settle,
+    settled,
 )
 
 LOG = logging.getLogger("controller.service.service")  # one name for all modules of the service
@@ -55,7 +57,12 @@ class ChangeRunner:
     """Brings the switches to what a `PathState` wants, through `installer` and `queues`."""
 
     def __init__(
-        self, state: PathState, apply: Apply, read: Read, queue_driver: QueueDriver | None
+        self,
+        state: PathState,
+        apply: Apply,
+        read: Read,
+        queue_driver: QueueDriver | None,
+        settle: Settle = settled,
     ) -> None:
         self._state = state
         self._base = base_entries(state.core)
@@ -64,7 +71,7 @@ class ChangeRunner:
         self._moments = itertools.count(1)
         self._unmoved: dict[str, str] = {}  # path -> changed link; the move could not be written
         self.queues = QueueKeeper(state.core, queue_driver)
-        self.installer = Installer(state.core.dpids, apply, read, self._on_known)
+        self.installer = Installer(state.core.dpids, apply, read, self._on_known, settle=settle)
 
     def load(self) -> None:
         """Read the store; nothing is then known about any switch. Raises StoreError."""

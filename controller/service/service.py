@@ -59,7 +59,9 @@ from controller.switches.installer import (
     Apply,
     Failure,
     Read,
+    Settle,
     Why,
+    settled,
 )
 from topologies.model.network import Network
 
@@ -93,8 +95,10 @@ class PathService:
         events: EventLog | None = None,
         queue_driver: QueueDriver | None = None,
         clock: Callable[[], float] = time.time,
+        settle: Settle = settled,
     ) -> None:
-        """`queue_driver` sets the queues of switch ports; None: they stay as they are.
+        """`queue_driver` sets the queues of switch ports; None: they stay as they are. `apply`,
+        `settle`, `read`: see installer.py.
 
         Raises UnknownDomain, StoreError.
         """
@@ -107,7 +111,7 @@ class PathService:
             self.events,
             clock,
         )
-        self._runner = ChangeRunner(self.state, apply, read, queue_driver)
+        self._runner = ChangeRunner(self.state, apply, read, queue_driver, settle)
         self._bookings = BookingRequests(self.state)
         self._holds = HoldRequests(self.state, self._runner, self._bookings)
         self._load()

@@ -49,6 +49,9 @@ class Failure:
 # Sends each switch its messages, waits until all have confirmed (or a time limit), and returns the
 # failures. A switch that is not in the result has confirmed everything. Calls may overlap.
 Apply = Callable[[Mapping[str, Sequence[Message]]], Mapping[str, Failure]]
+# Waits until the switches have confirmed what `Apply` has sent, if that does not wait for them
+# itself; returns the failures.
+Settle = Callable[[Iterable[str]], Mapping[str, Failure]]
 # Returns which of this controller's entries each switch has.
 Read = Callable[[Iterable[str]], Mapping[str, "frozenset[Entry] | Failure"]]
 
@@ -87,6 +90,11 @@ class Outcome:
     undone: bool = False
 
 
+def settled(_switches: Iterable[str]) -> Mapping[str, Failure]:
+    """Return no failure: the default, as switches have confirmed when `Apply` returns."""
+    return {}
+
+
 class Installer:
     """Thread-safe. `on_known(switch, known)` is called, without the lock, when it changes."""
 
@@ -97,9 +105,11 @@ class Installer:
         read: Read,
         on_known: Callable[[str, bool], None] = lambda _switch, _known: None,
         clock: Callable[[], float] = time.monotonic,
+        settle: Settle = settled,
     ) -> None:
         self._apply = apply
         self._read = read
+        self._settle = settle
         self._on_known = on_known
         self._clock = clock
         self._turns = threading.Condition()
@@ -195,7 +205,8 @@ class Installer:
                 state.failure, state.failed_at = Failure(Why.NOT_CONNECTED), None
 
     def execute(self, phases: Sequence[Phase], *, may_undo: bool) -> Outcome:
-        """Run the phases; all switches of one phase confirm before the next begins.
+        """Run the phases; all switches of one phase confirm before the next begins, or at the end
+        if only `Settle` waits for them.
 
         If a switch does not answer, the change continues without it (its new desired state is
         kept). If one refuses and `may_undo`, everything is undone in reverse order.
@@ -208,9 +219,13 @@ class Installer:
                 done += 1
                 with self._turn_at(phase, alone=False):
                     failed = self._send(phase)
-                if may_undo and any(f.why is Why.REFUSED for f in failed.values()):
+                if may_undo and _any_refused(failed):
                     self._undo(phases[:done])
                     return Outcome(failed, undone=True)
+            failed = self._settle_known(concerned)
+            if may_undo and _any_refused(failed):
+                self._undo(phases)
+                return Outcome(failed, undone=True)
         except BaseException:
             # Whatever failed, the new state is desired, and the switches' content is unknown.
             with self._turn_at(concerned, alone=False):
@@ -245,6 +260,7 @@ class Installer:
             with self._turn_at(phase, alone=False):
                 self._send({switch: change.inverse for switch, change in phase.items()})
         switches = {switch for phase in phases for switch in phase}
+        self._settle_known(switches)
         self._reconcile_in_turn(s for s in switches if not self.known(s))
 
     def _reconcile_in_turn(self, switches: Iterable[str]) -> None:
@@ -268,6 +284,7 @@ class Installer:
             if change:
                 messages[switch] = change
         failures.update(self._confirm(messages))
+        failures.update(self._settle([s for s in todo if s not in failures]))
         for switch in todo:
             if switch in failures:
                 self._set_unknown(switch, failures[switch])
@@ -277,6 +294,12 @@ class Installer:
 
     def _confirm(self, messages: Mapping[str, Sequence[Message]]) -> dict[str, Failure]:
         failures = dict(self._apply(messages)) if messages else {}
+        for switch, failure in failures.items():
+            self._set_unknown(switch, failure)
+        return failures
+
+    def _settle_known(self, switches: Iterable[str]) -> dict[str, Failure]:
+        failures = dict(self._settle([s for s in switches if self.known(s)]))
         for switch, failure in failures.items():
             self._set_unknown(switch, failure)
         return failures
@@ -300,6 +323,10 @@ class Installer:
             state.refusing = failure.why is Why.REFUSED
         if was:
             self._on_known(switch, False)
+
+
+def _any_refused(failures: Mapping[str, Failure]) -> bool:
+    return any(failure.why is Why.REFUSED for failure in failures.values())
 
 
 def _apply_to(desired: dict[object, Entry], change: Delta) -> None:

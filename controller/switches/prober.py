@@ -8,33 +8,33 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Generic
 
 from controller.paths import replies
 from controller.paths.messages import Message, PacketOut
+from controller.switches.board import Board
 from controller.switches.liveness import End, Liveness, News
-from controller.switches.switchboard import D, Event, Switchboard
+from controller.switches.switchboard import Event
 
 LOG = logging.getLogger(__name__)
 INBOX_MAX = 4096  # further packet-ins are dropped; the switches and the guard bound them before
 NOT_READY_POLL_S = 0.05
 
 
-class Prober(Generic[D]):
+class Prober:
     """The thread around `Liveness`.
 
     `is_ready` says which switches have what they should: before that, no flow sends probes to the
-    controller. For a link that goes up or down, the switchboard gets ("link", name, is up, why).
+    controller. For a link that goes up or down, the board gets ("link", name, is up, why).
     """
 
     def __init__(
         self,
         liveness: Liveness,
-        switchboard: Switchboard[D],
+        board: Board,
         is_ready: Callable[[], Mapping[str, bool]],
     ) -> None:
         self._liveness = liveness
-        self._switchboard = switchboard
+        self._board = board
         self._is_ready = is_ready
         self._inbox: queue.Queue[Callable[[], list[News]]] = queue.Queue(INBOX_MAX)
         self._waiting: set[str] = set()  # connected, but not ready yet
@@ -44,8 +44,8 @@ class Prober(Generic[D]):
 
     def start(self) -> None:
         """Start probing."""
-        self._switchboard.on_packet_in = self._packet_in
-        self._switchboard.on_event = self._event
+        self._board.on_packet_in = self._packet_in
+        self._board.on_event = self._event
         self._thread.start()
 
     def states(self) -> Mapping[str, tuple[bool, str]]:
@@ -121,7 +121,7 @@ class Prober(Generic[D]):
         for end, frame in todo.probes:
             outs.setdefault(end.switch, []).append(PacketOut(end.port, frame))
         for switch, messages in outs.items():
-            self._switchboard.post(switch, messages)
+            self._board.post(switch, messages)
         for switch in todo.ask:
             self._ask(switch)
         self._tell([*news, *todo.news])
@@ -132,7 +132,7 @@ class Prober(Generic[D]):
         def answered() -> None:
             self._put(lambda: self._awake(switch, asked_s))
 
-        self._switchboard.ask(switch, answered)
+        self._board.ask(switch, answered)
 
     def _awake(self, switch: str, asked_s: float) -> list[News]:
         self._liveness.awake(switch, asked_s, time.monotonic())
@@ -147,4 +147,4 @@ class Prober(Generic[D]):
                 LOG.info("link '%s' is up: %s", item.link, item.why)
             else:
                 LOG.warning("link '%s' is down: %s", item.link, item.why)
-            self._switchboard.emit(("link", item.link, item.is_up, item.why))
+            self._board.emit(("link", item.link, item.is_up, item.why))

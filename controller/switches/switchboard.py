@@ -407,6 +407,10 @@ class Switchboard(Generic[D]):
         failures, _ = self._exchange(changes, self._timeout_s, writes=True)
         return failures
 
+    def settle(self, _switches: Iterable[str]) -> dict[str, Failure]:
+        """Return no failure: `apply` has waited."""
+        return {}
+
     def read(self, switches: Iterable[str]) -> dict[str, Entries | Failure]:
         """Return which of this controller's entries each switch has.
 

@@ -15,6 +15,7 @@ from tests.path_service.stream import Stream
 from topologies.emulate import lifecycle
 from topologies.emulate.emulation import Emulation, open_emulation
 from topologies.emulate.facts import KernelFacts
+from topologies.emulate.onos import Onos
 from topologies.model.load import load
 from topologies.model.network import Impairment, Network
 
@@ -49,13 +50,19 @@ def lab_of(
     *,
     queues: bool = True,
     lease_s: float = 0.0,
+    onos: Onos | None = None,
 ) -> Iterator[Emulation]:
     """Bring a network up in its own run; take it down at the end."""
     run_id = lifecycle.new_run_id("paths")
     with (
         lifecycle.enter(run_id) as run,
         open_emulation(
-            network, run.state_dir, facts=facts, queues=queues, lease_s=lease_s
+            network,
+            run.state_dir,
+            facts=facts,
+            queues=queues,
+            lease_s=lease_s,
+            controllers=onos or True,
         ) as emulation,
     ):
         yield emulation

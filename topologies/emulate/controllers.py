@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start a network's controllers and tell the switches where they listen: one controller for each
-controller domain, with its standby, or one external controller for all domains."""
+controller domain, with its standby, or one external controller for all domains. With ONOS, switches
+connect to it, and the domains' controllers use it."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 from common import looking
 from common.shell import NetworkError, check
 from topologies.emulate.foreign_controller import Foreign, ForeignController
+from topologies.emulate.onos import Onos, OnosBridges
 from topologies.emulate.processes import Controller
 from topologies.emulate.remote_controllers import make_controller
 from topologies.model.network import ControlledBy, Network
@@ -24,7 +26,7 @@ PROBE_S = 10.0  # until a silent controller counts as dead
 
 class Controllers:
     """`queues`: the value of `--queues`, or ""; `lease_s`: 0 if no domain has a standby; not
-    `wanted`: no domain has a controller; `foreign`: an external one that has all switches."""
+    `wanted`: no domain has a controller; `external`: a controller of all switches, or ONOS."""
 
     def __init__(
         self,
@@ -34,7 +36,7 @@ class Controllers:
         queues: str = "",
         lease_s: float = 0.0,
         wanted: bool = True,
-        foreign: Foreign | None = None,
+        external: Foreign | Onos | None = None,
     ) -> None:
         self.each: list[Controller] = []  # one of each domain
         self._standbys: dict[str, Controller] = {}
@@ -42,10 +44,18 @@ class Controllers:
         self._state_dir = state_dir
         self._queues = queues
         self._lease_s = lease_s
-        self._wanted = wanted and foreign is None
+        self._wanted = wanted and not isinstance(external, Foreign)
         self.foreign: ForeignController | None = None
-        if foreign is not None:
-            self.foreign = ForeignController(foreign, OPENFLOW_PORT, state_dir)
+        self.onos: OnosBridges | None = None
+        if isinstance(external, Foreign):
+            self.foreign = ForeignController(external, OPENFLOW_PORT, state_dir)
+        elif external is not None:
+            self.onos = OnosBridges(external, OPENFLOW_PORT, state_dir)
+
+    @property
+    def external(self) -> ForeignController | OnosBridges | None:
+        """Return the connection to what the switches connect to, if not to the controllers."""
+        return self.foreign or self.onos
 
     def all(self) -> list[Controller]:
         """Return all controllers, the standbys included."""
@@ -61,6 +71,8 @@ class Controllers:
 
     def start(self) -> None:
         """Start the controllers, before there is a switch."""
+        if self.onos is not None:
+            self.onos.start()
         self._network_file.write_text(self._network.to_json(), encoding="utf-8")
         domains = [
             d.name
@@ -121,8 +133,8 @@ class Controllers:
         probe_ms = min(LONGEST_LIVENESS_MS, 1000 * looking.every_s(PROBE_S))
         for switch in self._network.switches:
             ports = [c.port for c in self.all() if c.domain == switch.domain]
-            if self.foreign is not None and switch.name in self._controlled():
-                ports.append(self.foreign.port)
+            if self.external is not None and switch.name in self._controlled():
+                ports = [self.external.port]
             if switch.name not in switches or not ports:
                 continue
             names = [f"@c{number}-{switch.name}" for number in range(len(ports))]
@@ -144,8 +156,8 @@ class Controllers:
         for controller in self._ends():
             controller.stop()
 
-    def _ends(self) -> list[Controller | ForeignController]:
-        return [*self.all(), *([self.foreign] if self.foreign is not None else [])]
+    def _ends(self) -> list[Controller | ForeignController | OnosBridges]:
+        return [*self.all(), *([self.external] if self.external is not None else [])]
 
     @property
     def _network_file(self) -> Path:
@@ -170,6 +182,8 @@ class Controllers:
             lines = (f"  {other}: {{ at: {self._peer_sockets(other)} }}\n" for other in others)
             peers.write_text(f"peers:\n{''.join(lines)}", encoding="utf-8")
             options += ["--peers", str(peers)]
+        if self.onos is not None:
+            options += self.onos.option
         if self._lease_s:
             options += ["--lease-s", f"{self._lease_s:g}"]
         if self._queues:

@@ -51,6 +51,7 @@ from topologies.emulate.faults import Links
 from topologies.emulate.flow_install import install_static_flows
 from topologies.emulate.foreign_controller import Foreign
 from topologies.emulate.node_programs import NodePrograms, Output
+from topologies.emulate.onos import Onos
 from topologies.emulate.openvswitch import OpenVSwitch
 from topologies.emulate.own_interfaces import OwnInterface, own_interface
 from topologies.emulate.processes import Relay
@@ -84,7 +85,7 @@ class Emulation:
         seed: int = 1,
         queues: bool = False,
         lease_s: float = 0.0,
-        controllers: bool | Foreign = True,
+        controllers: bool | Foreign | Onos = True,
         elsewhere: Mapping[str, Elsewhere] = NOBODY,
     ) -> None:
         self.network = network
@@ -108,7 +109,7 @@ class Emulation:
             queues=self._queue_option() if queues else "",
             lease_s=lease_s,
             wanted=controllers is not False,
-            foreign=controllers if isinstance(controllers, Foreign) else None,
+            external=None if isinstance(controllers, bool) else controllers,
         )
         self._links = Links(network, self._wire, facts.datapath)
         self._power = SwitchPower(network, self._links)
@@ -315,9 +316,9 @@ class Emulation:
             for c in self._controllers.all()
             if not c.alive
         ]
-        foreign = self._controllers.foreign
-        if foreign is not None and not foreign.alive:
-            problems.append(f"the relay to {foreign.address} has ended")
+        external = self._controllers.external
+        if external is not None and not external.alive:
+            problems.append(f"the relay to {external.address} has ended")
         return problems
 
     # -- faults ---------------------------------------------------------------------------------
@@ -394,7 +395,7 @@ class Emulation:
         self._enlarge_packet_sockets()
         progress("static flows")
         install_static_flows(self.network, self.facts)
-        if self._controllers.each or self._controllers.foreign is not None:
+        if self._controllers.each or self._controllers.external is not None:
             progress("connecting the switches")
             self._controllers.connect()
         progress("control network")
@@ -519,7 +520,7 @@ def open_emulation(
     seed: int = 1,
     queues: bool = False,
     lease_s: float = 0.0,
-    controllers: bool | Foreign = True,
+    controllers: bool | Foreign | Onos = True,
     elsewhere: Mapping[str, Elsewhere] = NOBODY,
 ) -> Iterator[Emulation]:
     """Build `network`, check it, and take it down at the end, also after an error or Ctrl-C.
@@ -529,9 +530,9 @@ def open_emulation(
     controllers set the queues of the switches' ports. `lease_s`: a standby replaces a controller
     that has not renewed its lease for this time (0: no standby is possible). Without `controllers`,
     the switches of controller domains are empty, and nothing controls them. A `Foreign` is an
-    external controller that has all of them. Programs of hosts that are `elsewhere` run there.
-    Raises NetworkError, which says what could not be
-    built or is not as asked.
+    external controller that has all of them; an `Onos` is what the controllers use. Programs of
+    hosts that are `elsewhere` run there. Raises NetworkError, which says what could not be built or
+    is not as asked.
     """
     if os.environ.get(marks.MARK) != state_dir.name:
         raise NetworkError(f"{state_dir}: not the run this process has entered (lifecycle.enter)")

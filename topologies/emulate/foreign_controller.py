@@ -72,8 +72,13 @@ class Foreign:
     def from_here(cls, address: ControllerAddress) -> Foreign:
         """Return the controller at `address` as seen from this process's namespace, which stays
         open until the process ends."""
-        held = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        return cls(address, Path(f"/proc/{os.getpid()}/fd/{held}"))
+        return cls(address, home_of_here())
+
+
+def home_of_here() -> Path:
+    """Return this process's network namespace as a file, which stays open until it ends."""
+    held = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    return Path(f"/proc/{os.getpid()}/fd/{held}")
 
 
 def version_of(address: ControllerAddress) -> int:

@@ -302,10 +302,13 @@ def start_bridge(
     if shutil.which("socat") is None:
         raise NetworkError("socat: not found on this machine (Debian: apt install socat)")
     enter = ["nsenter", f"--net={home}", "--"]
-    here = f"TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork"
+    # nodelay: else a message's second part waits 40 ms until the far end acknowledges the first.
+    here = f"TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork,nodelay"
     with log_file.open("ab") as log:
         return [
-            start_process([*enter, "socat", f"UNIX-LISTEN:{between},fork", f"TCP:{there}"], log),
+            start_process(
+                [*enter, "socat", f"UNIX-LISTEN:{between},fork", f"TCP:{there},nodelay"], log
+            ),
             start_process(["socat", here, f"UNIX-CONNECT:{between}"], log),
         ]
 

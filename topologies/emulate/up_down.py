@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from common.counting import counted
+from common.onos import OnosAddress
 from common.places import ROOT
 from common.shell import NetworkError, UnknownNameError, termination_as_interrupt
 from topologies.emulate import background_process, lifecycle, marks
@@ -24,6 +25,7 @@ from topologies.emulate.emulation_state import controllers_of, emulation_state, 
 from topologies.emulate.foreign_controller import ControllerAddress, Foreign, check_answers
 from topologies.emulate.host_names import with_names
 from topologies.emulate.lifecycle import KIND_UP, RunState
+from topologies.emulate.onos import Onos, check_onos
 from topologies.emulate.processes import get_json
 from topologies.model.network import Network, Segment
 
@@ -38,7 +40,7 @@ ENDING_S = 3.0  # how long to wait for a run that another process removes
 
 def keep(run_id: str, topology: str, network_file: Path, controller: str, report_fd: int) -> int:
     """Run the keeper: build the network, report on `report_fd`, hold the network until SIGTERM,
-    remove it. `controller`: the address of an external one, or ""."""
+    remove it. `controller`: the address of an external one or of ONOS, or ""."""
 
     say = background_process.reporter(report_fd)
 
@@ -48,7 +50,7 @@ def keep(run_id: str, topology: str, network_file: Path, controller: str, report
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     try:
-        foreign = Foreign.from_here(ControllerAddress.parse(controller)) if controller else None
+        external = _external(controller) if controller else True
         network = Network.from_json(network_file.read_text(encoding="utf-8"))
         with lifecycle.enter(run_id, kind=KIND_UP, topology=topology, announced=True) as run:
             log = run.state_dir / "keeper.log"
@@ -56,7 +58,7 @@ def keep(run_id: str, topology: str, network_file: Path, controller: str, report
                 network,
                 run.state_dir,
                 progress=lambda t: say(background_process.PROGRESS, t),
-                controllers=foreign or True,
+                controllers=external,
             ) as emulation:
                 say(background_process.READY, "")
                 os.close(report_fd)
@@ -70,6 +72,13 @@ def keep(run_id: str, topology: str, network_file: Path, controller: str, report
         say(background_process.FAILED, f"{type(error).__name__}: {error}")
         raise
     return 0
+
+
+def _external(text: str) -> Foreign | Onos:
+    """Return what an address names. Raises ValueError."""
+    if text.startswith("http:"):
+        return Onos.from_here(OnosAddress.parse(text))
+    return Foreign.from_here(ControllerAddress.parse(text))
 
 
 def _hold(emulation: Emulation, log: Path) -> None:
@@ -92,12 +101,15 @@ def up(
     network: Network,
     topology: str,
     progress: Callable[[str], None],
-    controller: ControllerAddress | None = None,
+    controller: ControllerAddress | OnosAddress | None = None,
 ) -> str:
     """Start a keeper and wait until its network is ready; return the run id. `controller`: an
-    external one. Raises NetworkError if the network does not become ready."""
+    external one, or ONOS for the path service. Raises NetworkError if the network does not become
+    ready."""
     lifecycle.require_root()
-    if controller is not None:
+    if isinstance(controller, OnosAddress):
+        check_onos(controller)
+    elif controller is not None:
         check_answers(controller)
     _refuse_second(own_networks())
     run_id = lifecycle.new_run_id("up")
