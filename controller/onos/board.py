@@ -31,7 +31,7 @@ LOOK_S: Final = 0.02  # between two looks at the ports
 DEVICES_EVERY: Final = 10  # looks at the ports for one at the devices
 AGAIN_S: Final = 0.5  # when ONOS does not answer
 GONE_S: Final = 3.0  # without an answer: its switches count as disconnected
-CONFIRM_S: Final = 5.0  # for ONOS to show what was requested
+CONFIRM_S: Final = 10.0  # for ONOS to show what was requested: it may skip five of its polls
 CONFIRM_LOOK_S: Final = 0.05
 WORKERS: Final = 16
 NOBODY: Final = Devices(frozenset(), {})
@@ -116,11 +116,7 @@ class OnosBoard:
 
     def _note(self, now: Devices) -> None:
         news = planning.news_of(self._names, self._seen, now)
-        with self._lock:
-            self._seen = now
-            for event in news:
-                if event[0] == "down":
-                    self._expected[event[1]].clear()
+        self._seen = now
         for event in news:
             self.emit(event)
 

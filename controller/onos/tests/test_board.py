@@ -14,6 +14,7 @@ from controller.onos.tests.fake_onos import PENDING_ADD, FakeOnos
 from controller.paths.core import core_of
 from controller.paths.entries import Entry
 from controller.paths.forwarding import base_entries
+from controller.paths.messages import Barrier, Change, Command
 from controller.service.service import PathService, ServiceError
 from controller.service.store import Store
 from controller.switches.installer import Failure, Why
@@ -214,6 +215,15 @@ def test_a_switch_that_leaves_onos(rig: Rig) -> None:
     assert ("down", "s2") in rig.look()
     assert rig.board.connected_switches() == ["s1", "s3", "s4"]
     assert rig.board.read(["s2"]) == {"s2": Failure(Why.NOT_CONNECTED)}
+
+
+def test_a_switch_that_leaves_onos_meanwhile_has_confirmed_nothing(rig: Rig) -> None:
+    flow = next(iter(rig.service.desired("s2")))
+    rig.onos.looks = False
+    assert rig.board.apply({"s2": (Change(Command.MODIFY, flow), Barrier())}) == {}
+    rig.onos.available[rig.devices["s2"]] = False
+    rig.board.look()
+    assert rig.board.settle(["s2"]) == {"s2": Failure(Why.NOT_CONNECTED)}
 
 
 def test_counters(rig: Rig) -> None:
