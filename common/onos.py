@@ -68,7 +68,7 @@ def credentials() -> tuple[str, str]:
 
 
 class Rest:
-    """Exchanges JSON with ONOS. Thread-safe: each exchange has a connection of its own, which is
+    """Exchanges JSON with ONOS. Thread-safe: each exchange has its own connection, which is
     kept for the next one."""
 
     def __init__(self, address: OnosAddress, timeout_s: float = TIMEOUT_S) -> None:

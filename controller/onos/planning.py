@@ -113,7 +113,7 @@ def todo_of(device: str, messages: Iterable[Message]) -> tuple[Todo, Expected]:
 
 
 def meter_calls(device: str, change: Change) -> list[Call]:
-    """Return the requests that add a meter. ONOS cannot change one, so it is made again."""
+    """Return the requests that add a meter. ONOS cannot change one, so it is recreated."""
     assert isinstance(change.entry, Meter)
     add = Call("POST", f"/meters/{device}", meter_json(device, change.entry))
     if change.command is Command.ADD:

@@ -146,8 +146,8 @@ def meter_json(device: str, meter: Meter) -> Json:
 
 @dataclass(frozen=True)
 class HeldFlow:
-    """A flow of ours that ONOS has for a switch. `id`: ONOS's; `stamp`: changes with each poll that
-    finds it in the switch."""
+    """One of our flows that ONOS has for a switch. `id`: ONOS's; `stamp`: changes with each poll
+    that finds it in the switch."""
 
     flow: Flow
     id: str
@@ -192,7 +192,7 @@ class HeldMeter:
 
 @dataclass(frozen=True)
 class Held:
-    """What ONOS has of ours for a switch. `strange`: ids of flows that cannot be expressed."""
+    """Our entries that ONOS has for a switch. `strange`: ids of flows that cannot be expressed."""
 
     flows: Mapping[tuple[str, int, Match], HeldFlow]
     groups: Mapping[int, HeldGroup]

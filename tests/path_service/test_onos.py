@@ -58,7 +58,7 @@ def emulation(running: Emulation) -> Iterator[Emulation]:
 def table_of(switch: str) -> list[str]:
     """Return a switch's flows, groups and meters, without cookies, counters and bucket ids, and
     without two flags: ONOS always asks for a report when a flow goes, never for a meter's
-    statistics, which Open vSwitch has all the same."""
+    statistics, which Open vSwitch has anyway."""
     found = []
     for what in ("flows", "groups", "meters"):
         text = check(["ovs-ofctl", "-O", "OpenFlow13", "--no-stats", f"dump-{what}", switch])
