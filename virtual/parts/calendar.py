@@ -2,8 +2,9 @@
 """A conservative calendar: which guest may run until when, so that no frame comes too late.
 
 Virtual time is cut into windows of equal length. No guest begins a window before all have ended the
-one before it. What a guest sends in a window reaches the others two windows later, so the least
-delay of a cut link must be two windows or more (`cut_link.c` says how frames travel).
+one before it. What a guest sends in a window until shortly before its end can reach the others in
+the next window, the rest in the one after it. So the least delay of a cut link must be a little
+longer than a window (`cut_link.c` says how frames travel).
 Chandy and Misra 1979; Nicol 1993 (windows as long as the lookahead). Nothing here reads a clock.
 """
 
@@ -16,7 +17,8 @@ from typing import Final
 # The guests' clock shows multiples of this (arch/um: TIMER_MULTIPLIER). The length of a window must
 # be one too; otherwise a frame's stamp, rounded down, could lie in the window before.
 TICK_NS: Final = 256
-WINDOWS_PER_DELAY: Final = 2
+LEAD_NS: Final = 200_000  # cut_link.c: it writes this long before a window's end
+MOST_NS: Final = 22_500_000  # of a window: cut_link.c holds its frames at 1 Gbit/s
 
 
 class CalendarError(Exception):
@@ -29,11 +31,11 @@ def window_of(delays_ns: Iterable[int]) -> int:
     Raises ValueError if there are no delays, or one is too small.
     """
     least_ns = min(delays_ns, default=0)
-    window_ns = least_ns // WINDOWS_PER_DELAY // TICK_NS * TICK_NS
+    window_ns = min(MOST_NS, least_ns - LEAD_NS) // TICK_NS * TICK_NS
     if window_ns <= 0:
         raise ValueError(
             f"found a least delay of {least_ns} ns between parts; "
-            f"valid: at least {WINDOWS_PER_DELAY * TICK_NS} ns"
+            f"valid: at least {LEAD_NS + TICK_NS} ns"
         )
     return window_ns
 

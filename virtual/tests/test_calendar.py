@@ -76,12 +76,13 @@ def test_what_breaks_the_protocol_is_said() -> None:
         Calendar(0, 5)
 
 
-def test_a_window_is_half_of_the_least_delay_in_whole_ticks() -> None:
-    """9 ms are 35,156.25 ticks of 256 ns."""
-    assert window_of([45 * MS, 18 * MS]) == 35_156 * 256
-    assert window_of([512]) == 256
-    for bad in ([], [511], [10 * MS, 0]):
-        with pytest.raises(ValueError, match="valid: at least 512 ns"):
+def test_a_window_and_the_lead_are_the_least_delay_in_whole_ticks() -> None:
+    """17.8 ms are 69,531.25 ticks of 256 ns; the longest window, 22.5 ms, has 87,890.625."""
+    assert window_of([45 * MS, 18 * MS]) == 69_531 * 256
+    assert window_of([90 * MS, 45 * MS]) == 87_890 * 256
+    assert window_of([200_256]) == 256
+    for bad in ([], [200_255], [10 * MS, 0]):
+        with pytest.raises(ValueError, match="valid: at least 200256 ns"):
             window_of(bad)
 
 

@@ -30,7 +30,7 @@ def test_a_link_between_guests_is_exact_in_every_run(
     assert code == 0, f"{shown.out} {shown.err}"
     found = json.loads((tmp_path / "found.json").read_text())
     assert len(found["rows"]) == PARTS_ROWS
-    assert found["windows"] > 4000  # at least 60 s of virtual time, in windows of 9 ms
+    assert found["windows"] > 2000  # at least 60 s of virtual time, in windows of 17.8 ms
 
 
 @pytest.mark.emulated

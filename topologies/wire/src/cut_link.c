@@ -6,12 +6,12 @@
  *
  * Both ends name their interfaces in the same order. INTERFACE may be PID/NAME: NAME in the network
  * namespace of a process. Frames that arrive at an interface leave at its counterpart, that end's
- * DELAY_NS later, at the same nanosecond in every run. At each boundary between windows this end
- * writes what arrived in the previous window to OUT, and reads from IN what the other end wrote one
- * boundary ago (batch.h). The calendar lets no guest into a window before all have ended the
- * previous one, so the batch is complete when it is read. A frame takes at most two windows to
- * cross, so DELAY_NS must be at least two windows. The qdisc fq of the interface then holds each
- * frame until its time (SO_TXTIME): one wake-up per window instead of one per frame.
+ * DELAY_NS later, at the same nanosecond in every run. LEAD_NS before each boundary between windows
+ * this end writes what has arrived to OUT; at the boundary it reads from IN what the other end wrote
+ * (batch.h). The calendar lets no guest into a window before all have ended the previous one, so the
+ * batch is complete when it is read. A frame that arrives after the writing waits for the next
+ * boundary, so DELAY_NS must be at least a window and LEAD_NS. The qdisc fq of the interface then
+ * holds each frame until its time (SO_TXTIME): two wake-ups per window instead of one per frame.
  *
  * Prints "ready" when the interfaces are open. On SIGTERM it notifies the other end at the next
  * boundary and ends. Exit code 1: a frame was lost or late, or the other end is gone; the run is
@@ -45,6 +45,9 @@ enum {
     SEND_BUFFER_BYTES = 1 << 30
 };
 #define NS_PER_S INT64_C(1000000000)
+/* Other programs that wake up in this time delay the writing by the clock readings that they make,
+ * 256 ns each. */
+#define LEAD_NS INT64_C(200000)
 #define FILE_BYTES ((off_t)BATCH_SLOTS * BATCH_BYTES)
 
 static volatile sig_atomic_t stop_asked;
@@ -153,10 +156,10 @@ static int release(const struct cut *cut, int64_t now_ns)
         if (frame.link >= cut->n)
             return fail("the other end", "it has more interfaces");
         const struct end *end = &cut->ends[frame.link];
-        const int64_t due_ns = frame.sent_ns + end->delay_ns;
+        const int64_t due_ns = frame.sent_ns + end->delay_ns - cut->real_minus_monotonic_ns;
         if (due_ns < now_ns)
             return fail(end->name, "a frame is late");
-        burst_add(end, &frame, (uint64_t)(due_ns - cut->real_minus_monotonic_ns));
+        burst_add(end, &frame, (uint64_t)due_ns);
         if (end->burst->n == BURST && burst_send(end) != 0)
             return -1;
     }
@@ -194,7 +197,7 @@ static int receive(struct cut *cut, uint64_t number)
 {
     if (cut->peer == PEER_CLOSED)
         return 0;
-    const int found = read_batch(cut, number - 1);
+    const int found = read_batch(cut, number);
     if (found < 0)
         return -1;
     if (found > 0)
@@ -258,23 +261,35 @@ static int send_batch(const struct cut *cut, uint64_t number, bool is_last)
                         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
                             SYNC_FILE_RANGE_WAIT_AFTER) != 0)
         return fail_errno("batch", "sync_file_range");
+    if (clock_ns(CLOCK_MONOTONIC) >= (int64_t)number * cut->window_ns)
+        return fail("batch", "it was written too late");
     return 0;
 }
 
+static void sleep_until(int64_t at_ns)
+{
+    const struct timespec at = {.tv_sec = at_ns / NS_PER_S, .tv_nsec = at_ns % NS_PER_S};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+        continue;
+}
+
+/* The calendar's windows begin at multiples of their length since the guest's boot, which is where
+ * the monotonic clock begins. */
 static int run(struct cut *cut)
 {
-    bool is_last = false;
-    for (uint64_t number = (uint64_t)(clock_ns(CLOCK_REALTIME) / cut->window_ns) + 1; !is_last;
-         number++) {
-        const int64_t at_ns = (int64_t)number * cut->window_ns;
-        const struct timespec at = {.tv_sec = at_ns / NS_PER_S, .tv_nsec = at_ns % NS_PER_S};
-        while (clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &at, NULL) == EINTR)
-            continue;
-        is_last = stop_asked;
-        if (receive(cut, number) != 0 || send_batch(cut, number, is_last) != 0)
+    const int64_t begin_ns = clock_ns(CLOCK_MONOTONIC) + LEAD_NS;
+    for (uint64_t number = (uint64_t)(begin_ns / cut->window_ns) + 1;; number++) {
+        const int64_t boundary_ns = (int64_t)number * cut->window_ns;
+        sleep_until(boundary_ns - LEAD_NS);
+        const bool is_last = stop_asked;
+        if (send_batch(cut, number, is_last) != 0)
+            return 1;
+        if (is_last)
+            return 0;
+        sleep_until(boundary_ns);
+        if (receive(cut, number) != 0)
             return 1;
     }
-    return 0;
 }
 
 /* -- start ---------------------------------------------------------------------------------- */
@@ -335,8 +350,8 @@ static int open_end(struct end *end, char **words, int64_t window_ns)
     if (!end->name)
         return -1;
     end->delay_ns = strtoll(words[1], &rest, 10);
-    if (*rest != '\0' || end->delay_ns < 2 * window_ns)
-        return fail(words[1], "valid: a delay of two windows or more, in ns");
+    if (*rest != '\0' || end->delay_ns < window_ns + LEAD_NS)
+        return fail(words[1], "valid: a delay of a window and 0.2 ms or more, in ns");
     end->burst = calloc(1, sizeof *end->burst);
     if (!end->burst)
         return fail("memory", "there is none");
@@ -387,7 +402,12 @@ int main(int argc, char **argv)
         fputs("usage: cut-link WINDOW_NS OUT IN (INTERFACE DELAY_NS)...\n", stderr);
         return 2;
     }
+    const struct sched_param first = {.sched_priority = 1};
     (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+    if (sched_setscheduler(0, SCHED_FIFO, &first) != 0) {
+        fail_errno("cut-link", "SCHED_FIFO");
+        return 1;
+    }
     const int rc = sigaction(SIGTERM, &action, NULL) == 0 ? serve(&cut, argv) : 1;
     /* Sockets and files end with the process. */
     for (size_t i = 0; cut.ends && i < cut.n; i++)
