@@ -35,6 +35,7 @@ from experiments.design.shaping import Setting
 from experiments.design.trace_input import TraceInfo
 from experiments.verdict import ShaperSample
 from experiments.verdict.cpu_load import Ended
+from experiments.verdict.queue_watch import shaper_counts
 from parsers.base.factors import Scalar
 from protocols import ldm
 from topologies.emulate.emulation import Emulation
@@ -395,10 +396,12 @@ class CellBase:
         return str(ps)
 
     def _shaper(self, interface: str, classid: str) -> str:
-        what = "class" if classid else "qdisc"
-        argv = ["tc", "-s", what, "show", "dev", interface]
-        text = self.emulation.run(self.publisher, argv, check=False).stdout
-        found = samplers.parse_shaper(text, classid or None)
+        there = self.emulation.elsewhere.get(self.publisher)
+        if there is not None:
+            found = there.call("shaper", interface=interface, classid=classid)
+        else:
+            pid = self.emulation.pids[self.publisher]
+            found = shaper_counts(pid, interface, classid)
         return "" if found is None else samplers.shaper_line(ShaperSample(time.time(), *found))
 
     def save_state(self) -> None:

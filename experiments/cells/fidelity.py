@@ -153,8 +153,8 @@ class Fidelity:
         )
         repeater = samplers.Repeater("queues", interval_s, look)
         repeater.start()
-        for host in elsewhere.values():
-            host.call("watch", interval_s=interval_s)
+        for name, host in elsewhere.items():
+            host.call("watch", interval_s=interval_s, sends=name in nodes)
         wire = wire_plan.plan(emulation.network, emulation.facts.delay_mechanism)
         links = {f"{WIRE}/{d.egress}": f"{d.link}/{d.direction}" for d in wire.directions}
 

@@ -7,43 +7,39 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from experiments.cells import samplers
-from experiments.verdict.queue_watch import QueueWatch, SocketWatch
+from experiments.verdict.queue_watch import QueueWatch, SocketWatch, shaper_counts
 from topologies.remote.agent import serve
 
 NAME: Final = "host"  # of this namespace, until the caller gives it the host's name
 
 
 class Watching:
-    """Queues and sockets of the host, from `watch` to `watched`."""
+    """Queues or sockets of the host, from `watch` to `watched`."""
 
     def __init__(self) -> None:
-        self._queues: QueueWatch | None = None
-        self._sockets: SocketWatch | None = None
+        self._watch: QueueWatch | SocketWatch | None = None
         self._repeater: samplers.Repeater | None = None
 
-    def watch(self, interval_s: float) -> None:
-        """Start to watch. Raises NetworkError."""
+    def watch(self, interval_s: float, sends: bool) -> None:
+        """Start to watch the queues of a host that `sends`, or the sockets of one that receives.
+        Raises NetworkError."""
         pids = {NAME: os.getpid()}
-        queues, sockets = QueueWatch(pids, [NAME]), SocketWatch(pids, [NAME])
-
-        def look() -> None:
-            queues.look()
-            sockets.look()
-
-        self._queues, self._sockets = queues, sockets
-        self._repeater = samplers.Repeater("queues", interval_s, look)
+        self._watch = QueueWatch(pids, [NAME]) if sends else SocketWatch(pids, [NAME])
+        self._repeater = samplers.Repeater("queues", interval_s, self._watch.look)
         self._repeater.start()
 
     def watched(self) -> dict[str, Any]:
         """Stop; return what was seen."""
-        assert self._queues and self._sockets and self._repeater
+        assert self._watch and self._repeater
         self._repeater.stop()
-        queues = [queue.to_dict() for queue in self._queues.close()]
-        peak = self._sockets.peak_bytes[NAME]
-        return {"queues": queues, "peak_bytes": peak, "failed": self._repeater.failed}
+        seen: dict[str, Any] = {"failed": self._repeater.failed}
+        if isinstance(self._watch, QueueWatch):
+            return {**seen, "queues": [queue.to_dict() for queue in self._watch.close()]}
+        return {**seen, "peak_bytes": self._watch.peak_bytes[NAME]}
 
 
 def functions() -> dict[str, Callable[..., Any]]:
@@ -53,6 +49,7 @@ def functions() -> dict[str, Callable[..., Any]]:
         "watch": watching.watch,
         "watched": watching.watched,
         "process_blocks": samplers.process_blocks,
+        "shaper": partial(shaper_counts, None),
     }
 
 

@@ -8,7 +8,6 @@ import contextlib
 import os
 import signal
 import statistics
-import subprocess
 import threading
 import time
 from typing import Final
@@ -20,17 +19,6 @@ from experiments.design.shaping import Setting
 PERIOD_S: Final = 1.0
 # How much longer or shorter pauses may be on average. Native threads wake late on a busy machine.
 TOLERANCE_MS: Final[dict[Clock, float]] = {"native": 10.0, "virtual": 0.1}
-
-
-def programs(ancestor: int) -> list[int]:
-    """Return `ancestor` and its descendants."""
-    found = samplers.descendants(ancestor)
-    if found is None:
-        argv = ["ps", "-e", "-o", "pid,ppid"]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True)
-        lines = samplers.family(done.stdout.splitlines(), ancestor)
-        found = [int(line.split()[0]) for line in lines]
-    return found
 
 
 def send_all(pids: list[int], number: signal.Signals) -> list[int]:
@@ -56,7 +44,7 @@ class Stop:
     def _run(self) -> None:
         if self._ending.wait(self._at_s):
             return
-        stopped = send_all(programs(self._ancestor), signal.SIGSTOP)
+        stopped = send_all(samplers.descendants(self._ancestor), signal.SIGSTOP)
         begin = time.monotonic()
         cut_short = self._ending.wait(self._length_s)
         send_all(stopped, signal.SIGCONT)
@@ -88,7 +76,7 @@ class Pauses:
     def _run(self) -> None:
         due = time.monotonic()
         while not self._ending.wait(max(0.0, due - time.monotonic())):
-            stopped = send_all(programs(self._ancestor), signal.SIGSTOP)
+            stopped = send_all(samplers.descendants(self._ancestor), signal.SIGSTOP)
             begin = time.monotonic()
             cut_short = self._ending.wait(self._pause_ms / 1000)
             send_all(stopped, signal.SIGCONT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import subprocess
 import threading
 import time
@@ -16,7 +15,8 @@ from typing import Final
 from common import looking
 from experiments.verdict import ShaperSample
 
-PS_COLUMNS: Final = "pid,ppid,pcpu,cputimes,etimes,rss,args"
+PS_HEAD: Final = "  PID  PPID %CPU     TIME ELAPSED   RSS COMMAND"
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 LONG_RUN_S: Final = 1800.0
 
 
@@ -26,38 +26,34 @@ def interval_s(duration_s: float) -> int:
     return round(looking.every_s(60 if duration_s >= LONG_RUN_S else 1))
 
 
-def family(lines: Iterable[str], ancestor: int) -> list[str]:
-    """Return the `ps` lines (pid and ppid first) of `ancestor` and its descendants."""
-    parsed: list[tuple[int, int, str]] = []
-    for line in lines:
-        words = line.split(None, 2)
-        if len(words) == 3 and words[0].isdigit() and words[1].isdigit():
-            parsed.append((int(words[0]), int(words[1]), line))
-    children: dict[int, list[int]] = {}
-    for pid, parent, _ in parsed:
-        children.setdefault(parent, []).append(pid)
+def descendants(ancestor: int, proc: Path = Path("/proc")) -> list[int]:
+    """Return `ancestor` and its descendants, in order of their ids."""
+    listed = (proc / f"{ancestor}/task/{ancestor}/children").exists()
+    children = _children_listed if listed else _children_by_parent(proc)
     wanted, queue = {ancestor}, [ancestor]
     while queue:
-        for child in children.get(queue.pop(), []):
-            if child not in wanted:
-                wanted.add(child)
-                queue.append(child)
-    return [line for pid, _, line in parsed if pid in wanted]
-
-
-def descendants(ancestor: int, proc: Path = Path("/proc")) -> list[int] | None:
-    """Return `ancestor` and its descendants, in order of their ids; None if this kernel does not
-    list a task's children."""
-    if not (proc / f"{ancestor}/task/{ancestor}/children").exists():
-        return None
-    wanted, queue = {ancestor}, [ancestor]
-    while queue:
-        for listed in (proc / str(queue.pop()) / "task").glob("*/children"):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                found = {int(word) for word in listed.read_text().split()} - wanted
-                wanted |= found
-                queue += found
+        found = set(children(queue.pop(), proc)) - wanted
+        wanted |= found
+        queue += found
     return sorted(wanted)
+
+
+def _children_listed(pid: int, proc: Path) -> list[int]:
+    found = []
+    for listed in (proc / str(pid) / "task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found += [int(word) for word in listed.read_text().split()]
+    return found
+
+
+def _children_by_parent(proc: Path) -> Callable[[int, Path], list[int]]:
+    """Return the same for kernels that do not list a task's children."""
+    found: dict[int, list[int]] = {}
+    for stat in proc.glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            found.setdefault(parent, []).append(int(stat.parent.name))
+    return lambda pid, _: found.get(pid, [])
 
 
 def run_time_ns(pid: int, proc: Path = Path("/proc")) -> int | None:
@@ -87,8 +83,7 @@ def run_time_ns(pid: int, proc: Path = Path("/proc")) -> int | None:
 
 
 def cpu_block(ps_lines: Iterable[str], proc: Path = Path("/proc")) -> str:
-    """Return `@ <epoch_s>` and `pid name ns` for each process of these lines of `ps`
-    (PS_COLUMNS)."""
+    """Return `@ <epoch_s>` and `pid name ns` for each process of these lines of `ps_line`."""
     lines = [f"@ {time.time():.3f}"]
     for line in ps_lines:
         words = line.split(None, 7)
@@ -98,34 +93,36 @@ def cpu_block(ps_lines: Iterable[str], proc: Path = Path("/proc")) -> str:
     return "\n".join(lines) + "\n"
 
 
+def ps_line(pid: int, proc: Path = Path("/proc")) -> str | None:
+    """Return a process's line of `ps -o pid,ppid,pcpu,cputimes,etimes,rss,args`; None if it ended.
+    Starting ps each second would cost more than most of what is observed."""
+    home = proc / str(pid)
+    try:
+        name, _, rest = (home / "stat").read_text().partition("(")[2].rpartition(")")
+        words = (home / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        memory = (home / "status").read_text().partition("VmRSS:")[2].split()
+        uptime_s = float((proc / "uptime").read_text().split()[0])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = rest.split()
+    ticks, age_s = int(fields[11]) + int(fields[12]), int(uptime_s - int(fields[19]) / TICKS_PER_S)
+    tenths = 1000 * ticks // TICKS_PER_S // age_s if age_s > 0 else 0
+    args = b" ".join(words).decode(errors="replace").replace("\n", " ")
+    ended = " <defunct>" if fields[0] == "Z" else ""
+    return (
+        f"{pid:5d} {fields[1]:>5} {tenths / 10:4.1f} {ticks // TICKS_PER_S:8d} {age_s:7d}"
+        f" {memory[0] if memory else '0':>5} {args or f'[{name}]'}{ended}"
+    )
+
+
 def process_blocks(ancestor: int) -> tuple[str, str]:
     """Return the family's processes now: (block of ps.log, block of cpu.log).
 
     The papers used ps; it cuts a process's share to 0.1 % of a core, which cpu.log does not.
     """
     now = time.time()
-    # Only these (-q): otherwise ps would read some files of every process of the machine, every
-    # second.
-    processes = descendants(ancestor)
-    which = ["-e"] if processes is None else ["-q", ",".join(map(str, processes))]
-    argv = ["ps", *which, "-o", PS_COLUMNS, "--cols", "400"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
-    lines = done.stdout.splitlines()
-    chosen = family(lines[1:], ancestor)
-    return "\n".join([f"@ {now:.3f}", *lines[:1], *chosen]) + "\n", cpu_block(chosen)
-
-
-def parse_shaper(text: str, classid: str | None) -> tuple[int, int] | None:
-    """Return (sent bytes, backlog bytes) of one class in `tc -s class show`, or of the root qdisc
-    in `tc -s qdisc show` (classid None)."""
-    start = rf"class htb {re.escape(classid)} " if classid else r"qdisc tbf \S+ root "
-    found = re.search(
-        rf"^{start}.*?Sent (\d+) bytes.*?backlog (\d+)([KMG]?)b", text, re.MULTILINE | re.DOTALL
-    )
-    if found is None:
-        return None
-    scale = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}[found[3]]
-    return int(found[1]), int(found[2]) * scale
+    lines = [line for pid in descendants(ancestor) if (line := ps_line(pid)) is not None]
+    return "\n".join([f"@ {now:.3f}", PS_HEAD, *lines]) + "\n", cpu_block(lines)
 
 
 class Repeater:

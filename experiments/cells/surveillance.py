@@ -30,7 +30,7 @@ from topologies.watch.taps import Taps
 TAP_INTERVAL_S: Final = 0.2
 FEWEST_LOOKS, MOST_LOOKS = 2, 12  # at random moments
 S_PER_LOOK: Final = 30.0
-PAUSE_S: Final = 0.01  # between the programs of a look while products are in transit
+PAUSE_S: Final = 0.02  # between the nodes of a look while products are in transit
 PATIENCE_MS: Final = 1000.0  # beyond a packet's longest time in transit
 
 

@@ -102,7 +102,7 @@ class Sysstat:
 
     def _note_programs(self) -> None:
         for name, pid in self._daemons().items():
-            self._seen.setdefault(name, set()).update(descendants(pid) or [pid])
+            self._seen.setdefault(name, set()).update(descendants(pid))
 
     def stop(self) -> None:
         """End them; pidstat's lines go to a file for each host."""

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from common.places import EXPERIMENTS, ROOT
-from experiments.cells.pauses import Pauses, programs
+from experiments.cells.pauses import Pauses
 from experiments.cells.peer_cell import PeerRun
 from experiments.cells.replay_cell import CellRun
+from experiments.cells.samplers import descendants
 from experiments.design.spec import SpecErrors, load
 from experiments.tests.built import IN_GUESTS
 from experiments.tests.bundled import cells_of
@@ -41,14 +42,14 @@ def test_programs_stand_still_and_go_on(tmp_path: Path) -> None:
         try:
             while not ticks.stat().st_size:
                 time.sleep(0.01)
-            family = programs(shell.pid)
+            family = descendants(shell.pid)
             pauses = Pauses(shell.pid, 300)
             time.sleep(1.6)
             pauses.stop()
             stopped = time.monotonic()
             time.sleep(0.3)
         finally:
-            for pid in programs(shell.pid):
+            for pid in descendants(shell.pid):
                 os.kill(pid, 9)
     times = [float(line) for line in ticks.read_text().split()]
     gaps = [b - a for a, b in itertools.pairwise(times) if b - a > 0.25]

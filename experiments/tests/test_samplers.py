@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import threading
 import time
@@ -12,17 +13,19 @@ import pytest
 from experiments.cells import samplers
 from experiments.verdict import ShaperSample
 from experiments.verdict.evidence import parse_shaper_log
+from experiments.verdict.queue_watch import shaper_counts
 from parsers.read.cpu_log import parse_cpu_log
 from parsers.read.ps_log import parse_ps_log
 
-GOLDEN = Path(__file__).parent / "golden"
-
-
-def test_family_is_the_process_and_its_descendants() -> None:
-    lines = ["  10  1 a", "  20 10 b", "  30 20 c d", "  40  1 e", " 50 99 f", "bad"]
-    assert samplers.family(lines, 10) == ["  10  1 a", "  20 10 b", "  30 20 c d"]
-    assert samplers.family(lines, 77) == []
-    assert samplers.family(["1 1 loop"], 1) == ["1 1 loop"]
+LINK = "ip link add name v0 type veth peer name v1"
+# Send 30 datagrams, then wait for the end of the input.
+FLOOD = """ip link set v1 up && ip addr add 10.0.0.1/24 dev v0 && ip link set v0 up &&
+ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev v0 && exec python3 -c '
+import socket, sys
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(30): one.sendto(bytes(1000), ("10.0.0.2", 9))
+print("ready", flush=True)
+sys.stdin.read()'"""
 
 
 def test_descendants_are_read_from_the_children_of_every_thread(tmp_path: Path) -> None:
@@ -33,21 +36,28 @@ def test_descendants_are_read_from_the_children_of_every_thread(tmp_path: Path) 
         (tmp_path / task / "children").write_text(children)
     assert samplers.descendants(10, tmp_path) == [10, 20, 30, 40]  # 40 has ended in the meantime
     assert samplers.descendants(20, tmp_path) == [20]
-    (tmp_path / "70/task/70").mkdir(parents=True)
-    assert samplers.descendants(70, tmp_path) is None  # a kernel that does not report it
 
 
-def test_ps_block_has_children_with_and_without_the_kernels_list(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with subprocess.Popen(["sleep", "60"]) as child:
-        for found in ("as it is", None):
-            if found is None:
-                monkeypatch.setattr(samplers, "descendants", lambda *_: None)
-            log = parse_ps_log(samplers.process_blocks(os.getpid())[0], "ps.log")
-            assert {os.getpid(), child.pid} <= {s.pid for s in log.samples}
-            assert 1 not in {s.pid for s in log.samples}
+def test_descendants_of_a_kernel_without_lists_of_children(tmp_path: Path) -> None:
+    for pid, parent in ((10, 1), (20, 10), (30, 20), (40, 1), (50, 99)):
+        (tmp_path / f"{pid}/task/{pid}").mkdir(parents=True)
+        (tmp_path / f"{pid}/stat").write_text(f"{pid} (a) b) S {parent} 0")
+    assert samplers.descendants(10, tmp_path) == [10, 20, 30]
+    assert samplers.descendants(77, tmp_path) == [77]
+
+
+def test_a_process_is_shown_as_ps_shows_it() -> None:
+    argv = ["ps", "-o", "pid,ppid,pcpu,cputimes,etimes,rss,args", "--cols", "400", "-q"]
+    with subprocess.Popen(["sleep", "60"]) as child, subprocess.Popen(["true"]) as ended:
+        time.sleep(1.2)
+        for pid in (child.pid, ended.pid):
+            before = samplers.ps_line(pid)
+            head, shown = subprocess.check_output([*argv, str(pid)], text=True).splitlines()
+            after = samplers.ps_line(pid)
+            assert head == samplers.PS_HEAD
+            assert shown in (before, after)  # a second may pass between them
         child.kill()
+    assert samplers.ps_line(child.pid) is None
 
 
 def test_ps_block_is_what_the_parser_reads() -> None:
@@ -67,8 +77,7 @@ def test_cpu_block_has_the_processes_of_the_ps_block() -> None:
     assert not cpu.problems
     assert 0 <= cpu.times_s[0] - ps.times_s[0] < 5
     used = {s.pid: s.run_ns for s in cpu.samples}
-    # ps is in its own list, and has ended when the run times are read.
-    assert set(used) == {s.pid for s in ps.samples if not s.args.startswith("ps ")}
+    assert set(used) == {s.pid for s in ps.samples}
     # The process's own clock also counts threads that have ended: an independent source.
     assert used[os.getpid()] <= after
     assert used[os.getpid()] > 0.5 * before
@@ -129,17 +138,28 @@ def test_run_time_from_proc(tmp_path: Path) -> None:
     assert block[1:] == ["5 ldmd 3500", f"7 up6 {ticks_ns}"]
 
 
-def test_shaper_counters() -> None:
-    """Class 1:2 of the sample holds 1996 datagrams; class 1:1 none."""
-    text = (GOLDEN / "htb-class-s.txt").read_text()
-    assert samplers.parse_shaper(text, "1:2") == (145_380, 2_796_440)
-    assert samplers.parse_shaper(text, "1:1") == (0, 0)
-    assert samplers.parse_shaper(text, "1:3") is None
-    assert samplers.parse_shaper((GOLDEN / "tbf-qdisc-s.txt").read_text(), None) == (90, 0)
-    assert samplers.parse_shaper(text.replace("2796440b", "2731Kb"), "1:2") == (
-        145_380,
-        2731 * 1024,
+@pytest.mark.root
+@pytest.mark.parametrize("classid", ["1:2", ""])
+def test_shaper_counters_are_those_of_tc(classid: str) -> None:
+    """Frames wait in a slow shaper: tc shows how many bytes."""
+    script = "tc qdisc add dev v0 root handle 1: " + (
+        "htb default 2 && tc class add dev v0 parent 1: classid 1:2 htb rate 800bit burst 2k"
+        if classid
+        else "tbf rate 800bit burst 2k limit 1m"
     )
+    shell = ["unshare", "-n", "sh", "-c", f"{LINK} && {script} && {FLOOD}"]
+    with subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as made:
+        assert made.stdin is not None and made.stdout is not None
+        assert made.stdout.readline() == "ready\n"
+        found = shaper_counts(made.pid, "v0", classid)
+        assert shaper_counts(made.pid, "v0", "1:9") is None
+        what = "class" if classid else "qdisc"
+        argv = ["nsenter", f"--net=/proc/{made.pid}/ns/net", "tc", "-s", what, "show", "dev", "v0"]
+        text = subprocess.check_output(argv, text=True)
+        made.stdin.close()
+    shown = re.search(r"Sent (\d+) bytes .*?backlog (\d+)b", text, re.DOTALL)
+    assert shown is not None and found == (int(shown[1]), int(shown[2]))
+    assert found[0] > 0 and found[1] > 10_000
 
 
 def test_shaper_log_round_trip() -> None:

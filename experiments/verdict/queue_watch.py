@@ -5,6 +5,7 @@ read over netlink several times a second (starting `tc` that often would itself 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 import time
@@ -20,7 +21,7 @@ from common.shell import (
 )
 from topologies.model.wire_plan import tbf_limit_bytes
 from topologies.watch import netlink
-from topologies.watch.netlink import attributes
+from topologies.watch.netlink import attributes, handle_text
 
 INTERVAL_S: Final = 0.1
 LONG_RUN_INTERVAL_S: Final = 1.0
@@ -118,6 +119,23 @@ def parse_limits(text: str) -> dict[tuple[str, str], Queue]:
             continue
         found[str(entry.get("dev")), str(entry.get("handle"))] = queue
     return found
+
+
+def shaper_counts(pid: int | None, interface: str, classid: str) -> tuple[int, int] | None:
+    """Return (sent bytes, waiting bytes) of a class, or of the root TBF (classid ""); None if there
+    is none. `pid`: of a process in the interface's namespace (None: this process). Raises
+    NetworkError, OSError, ValueError."""
+    with netlink.open_socket(pid, netlink.NETLINK_ROUTE) as one:
+        with namespace_of(os.getpid() if pid is None else pid):
+            index = socket.if_nametoindex(interface)
+        kind = netlink.RTM_GETTCLASS if classid else netlink.RTM_GETQDISC
+        for body in netlink.dump(one, kind, netlink.TC.pack(0, index, 0, 0, 0)):
+            _, at, handle, parent, _ = netlink.TC.unpack_from(body)
+            reading = _reading(body)
+            named = handle_text(handle) == classid if classid else handle_text(parent) == "root"
+            if at == index and named and reading.kind == ("htb" if classid else "tbf"):
+                return reading.sent_bytes, reading.backlog_bytes
+    return None
 
 
 class QueueWatch:

@@ -56,6 +56,7 @@ from topologies.emulate.openvswitch import OpenVSwitch
 from topologies.emulate.own_interfaces import OwnInterface, own_interface
 from topologies.emulate.processes import Relay
 from topologies.emulate.switch_power import SwitchPower
+from topologies.emulate.switch_reading import SWITCHES, SwitchReader
 from topologies.model import wire_plan
 from topologies.model.network import Network
 from topologies.model.wire_plan import WIRE, LinkReadback, RelayReady
@@ -115,6 +116,7 @@ class Emulation:
         self._power = SwitchPower(network, self._links)
         self._built: Built | None = None
         self._programs = NodePrograms(self.run_id, lambda: self.pids, elsewhere)
+        self._reader = SwitchReader()
         self._as_built: Inventory = {}
         self._own: dict[str, OwnInterface] = {}  # by host, if a program makes the interface
         self._closed = False
@@ -266,7 +268,7 @@ class Emulation:
         """Return the present settings of every interface, switch and program. `pause_s`: time
         between the programs that query switches. Raises NetworkError."""
         return inventory_reading.read(
-            self.network, self.pids, pause_s=pause_s, elsewhere=self.elsewhere
+            self.network, self.pids, self._reader, pause_s=pause_s, elsewhere=self.elsewhere
         )
 
     def planned_inventory(self, shaped: Mapping[str, str]) -> Inventory:
@@ -295,7 +297,7 @@ class Emulation:
 
     def journal(self) -> Journal:
         """Record changes of all interfaces from now on. Raises NetworkError."""
-        return Journal({**self.pids, inventory_reading.SWITCHES: None})
+        return Journal({**self.pids, SWITCHES: None})
 
     def health(self) -> list[str]:
         """Return what no longer runs ([]: everything runs)."""
@@ -405,7 +407,7 @@ class Emulation:
             host.join(self.network, self.facts, self.pids[name])
         fixed = inventory_reading.fixed_switches(self.network, self.facts)
         found = inventory_reading.read(
-            self.network, self.pids, switches=fixed, elsewhere=self.elsewhere
+            self.network, self.pids, self._reader, switches=fixed, elsewhere=self.elsewhere
         )
         self._as_built = inventory_reading.as_built(found, fixed)
         self._save_state()

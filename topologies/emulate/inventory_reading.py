@@ -7,15 +7,15 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from common.shell import check_all
 from topologies.emulate import census, sockets
 from topologies.emulate.build import nic1_interface
 from topologies.emulate.counter_reading import firewalls, switch_of_interface
 from topologies.emulate.elsewhere import NOBODY, Elsewhere
 from topologies.emulate.facts import KernelFacts
+from topologies.emulate.switch_reading import SWITCHES, SwitchReader, groups
 from topologies.model.network import Network
 from topologies.model.static_flows import static_flows
 from topologies.model.wire_plan import SHAPER_HANDLE, WIRE, WirePlan, queue_bytes
@@ -23,35 +23,24 @@ from topologies.watch import inventory
 from topologies.watch.inventory import Inventory
 
 MTU: Final = 1500
-SWITCHES: Final = "switches"  # their ports are in the run's own namespace
 RULES: Final = "0 32766 32767"  # in an untouched Linux: local, main, default
-# A switch's database settings that concern frames: name, columns, table.
-DATABASE: Final = (
-    ("policing", "name,ingress_policing_rate,ingress_policing_burst", "Interface"),
-    ("mirrors", "name", "Mirror"),
-    ("bridge", "name,fail_mode,mcast_snooping_enable,stp_enable,rstp_enable,flood_vlans", "Bridge"),
-    ("port", "name,tag,trunks,vlan_mode,qos,bond_mode", "Port"),
-)
 BEHIND_CLSACT: Final = "1 x ingress u32"  # a link's redirection
 # At hosts. Read-back checks their content.
 _EXPERIMENTS_RULES: Final = re.compile(r"\d+ x ip filter INPUT(?:, )?")
-_VOLATILE: Final = re.compile(
-    r"(cookie=0x[0-9a-f]+), duration=[\d.]+s, (table=\d+), n_packets=\d+, n_bytes=\d+,"
-    r"(?: (?:idle|hard)_age=\d+,)*"
-)
 
 
 def read(
     network: Network,
     pids: Mapping[str, int],
+    reader: SwitchReader,
     *,
     switches: Collection[str] | None = None,
     pause_s: float = 0.0,
     elsewhere: Mapping[str, Elsewhere] = NOBODY,
 ) -> Inventory:
     """Return "<node> <thing>" or "<node>/<interface> <thing>" -> value. `switches`: the switches
-    whose entries are read (None: all). With `pause_s`, programs start one by one, this far apart:
-    thirty at once would delay other processes. Raises NetworkError."""
+    whose entries are read (None: all). With `pause_s`, nodes are read one by one, this far apart:
+    all at once would delay other processes. Raises NetworkError."""
     owner = switch_of_interface(network)
     with_rules = firewalls(network)
     found: Inventory = {}
@@ -61,6 +50,7 @@ def read(
             others = _EXPERIMENTS_RULES.sub("", here.pop("firewall")).strip(", ")
             here |= {"firewall": others} if others else {}
         found |= _keyed(node, here)
+        time.sleep(pause_s)
     for thing, value in inventory.read(None).items():
         name, _, rest = thing.partition(" ")
         if name in owner:
@@ -71,7 +61,7 @@ def read(
         elif thing in ("firewall", "rules"):
             found[f"switches {thing}"] = value
     asked = [s.name for s in network.switches if switches is None or s.name in switches]
-    found |= _openflow(asked, owner, pause_s)
+    found |= reader.read(asked, owner, pause_s)
     here_only = {node: pid for node, pid in pids.items() if node not in elsewhere}
     programs = census.programs(here_only)
     found |= census.summary(programs)
@@ -92,68 +82,6 @@ def _key(node: str, thing: str) -> str:
     name, _, rest = thing.partition(" ")
     of_node = not rest or name in ("sysctl",)
     return f"{node} {thing}" if of_node else f"{node}/{thing}"
-
-
-def _openflow(switches: Sequence[str], owner: Mapping[str, str], pause_s: float) -> Inventory:
-    """Return each switch's flows, groups and meters, and its database settings."""
-    questions: dict[str, tuple[Sequence[str], str]] = {}
-    for switch in switches:
-        for what in ("dump-flows", "dump-groups", "dump-meters"):
-            argv = ["ovs-ofctl", "-O", "OpenFlow13", "--no-names", what, switch]
-            questions[f"{what} {switch}"] = (argv, "")
-    for name, columns, table in DATABASE:
-        argv = ["ovs-vsctl", "--format=csv", f"--columns={columns}", "list", table]
-        questions[name] = (argv, "")
-    text: dict[str, str] = {}
-    if pause_s == 0:
-        text = check_all(questions)
-    for name, question in questions.items() if pause_s else ():
-        text |= check_all({name: question})
-        time.sleep(pause_s)
-    found: Inventory = {}
-    for switch in switches:
-        found |= flows(switch, text[f"dump-flows {switch}"])
-        found |= groups(switch, text[f"dump-groups {switch}"])
-        found |= meters(switch, text[f"dump-meters {switch}"])
-    policed = [line for line in text["policing"].splitlines()[1:] if not line.endswith(",0,0")]
-    found["switches policing"] = ", ".join(sorted(policed)) or "none"
-    found["switches mirrors"] = " ".join(text["mirrors"].splitlines()[1:]) or "none"
-    for name, _, _ in DATABASE[2:]:
-        for line in text[name].splitlines()[1:]:
-            row, _, rest = line.partition(",")
-            found[f"{owner.get(row, SWITCHES)}/{row} {name}"] = rest
-    return found
-
-
-def flows(switch: str, text: str) -> Inventory:
-    """Read `ovs-ofctl dump-flows`: "<switch> flow <cookie, table, priority, match>" -> actions."""
-    found = {}
-    for line in text.splitlines():
-        if " actions=" in line:
-            match, _, actions = line.strip().partition(" actions=")
-            found[f"{switch} flow {_VOLATILE.sub(chr(92) + '1, ' + chr(92) + '2,', match)}"] = (
-                actions
-            )
-    return found
-
-
-def groups(switch: str, text: str) -> Inventory:
-    """Read `ovs-ofctl dump-groups`: "<switch> group <id>" -> type and buckets."""
-    found = {}
-    for line in text.splitlines():
-        if "group_id=" in line:
-            number, _, rest = line.strip().partition("group_id=")[2].partition(",")
-            found[f"{switch} group {number}"] = re.sub(r"bucket_id:\d+,", "", rest)
-    return found
-
-
-def meters(switch: str, text: str) -> Inventory:
-    """Read `ovs-ofctl dump-meters`: "<switch> meter <id>" -> flags and bands."""
-    found = {}
-    for block in re.split(r"(?=meter=\d+)", text):
-        if match := re.match(r"meter=(\d+)\s+(.*)", block, re.DOTALL):
-            found[f"{switch} meter {match[1]}"] = " ".join(match[2].split())
-    return found
 
 
 def plan(

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read what switches hold, as an inventory: flows, groups, meters, and settings in the database."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from common.shell import NetworkError, check, check_all
+from topologies.watch import raw_entries
+from topologies.watch.inventory import Inventory
+from topologies.watch.raw_entries import Entries
+
+SWITCHES: Final = "switches"  # their ports are in the run's own namespace
+# A switch's database settings that concern frames: name, columns, table.
+DATABASE: Final = (
+    ("policing", "name,ingress_policing_rate,ingress_policing_burst", "Interface"),
+    ("mirrors", "name", "Mirror"),
+    ("bridge", "name,fail_mode,mcast_snooping_enable,stp_enable,rstp_enable,flood_vlans", "Bridge"),
+    ("port", "name,tag,trunks,vlan_mode,qos,bond_mode", "Port"),
+)
+_DUMPS: Final = ("dump-flows", "dump-groups", "dump-meters")
+_VOLATILE: Final = re.compile(
+    r"(cookie=0x[0-9a-f]+), duration=[\d.]+s, (table=\d+), n_packets=\d+, n_bytes=\d+,"
+    r"(?: (?:idle|hard)_age=\d+,)*"
+)
+
+
+class SwitchReader:
+    """Reads the switches of one network. It asks each for its entries, and starts `ovs-ofctl` for
+    those whose entries it has not shown yet."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, tuple[Entries, Inventory]] = {}
+
+    def read(
+        self, switches: Sequence[str], owner: Mapping[str, str], pause_s: float = 0.0
+    ) -> Inventory:
+        """Return each switch's flows, groups and meters, and the settings of all. `owner`: the
+        switch of each interface; `pause_s`: between two switches, and two programs. Raises
+        NetworkError."""
+        found: Inventory = {}
+        changed: dict[str, Entries] = {}
+        for switch in switches:
+            entries = self._ask(switch)
+            known = self._shown.get(switch)
+            if known is not None and known[0] == entries:
+                found |= known[1]
+            else:
+                changed[switch] = entries
+            time.sleep(pause_s)
+        for switch, text in self._texts(changed, pause_s).items():
+            here = {**flows(switch, text[0]), **groups(switch, text[1]), **meters(switch, text[2])}
+            found |= here
+            if self._ask(switch) == changed[switch]:  # the text shows these bytes
+                self._shown[switch] = (changed[switch], here)
+        return found | database(owner)
+
+    @staticmethod
+    def _ask(switch: str) -> Entries:
+        path = Path(os.environ.get("OVS_RUNDIR", "/var/run/openvswitch")) / f"{switch}.mgmt"
+        try:
+            return raw_entries.ask(str(path))
+        except (OSError, ValueError) as error:
+            raise NetworkError(f"{path}: {error}") from None
+
+    @staticmethod
+    def _texts(switches: Mapping[str, Entries], pause_s: float) -> dict[str, list[str]]:
+        questions: dict[str, tuple[Sequence[str], str]] = {}
+        for switch in switches:
+            for what in _DUMPS:
+                argv = ["ovs-ofctl", "-O", "OpenFlow13", "--no-names", what, switch]
+                questions[f"{what} {switch}"] = (argv, "")
+        text: dict[str, str] = {}
+        if pause_s == 0:
+            text = check_all(questions)
+        for name, question in questions.items() if pause_s else ():
+            text |= check_all({name: question})
+            time.sleep(pause_s)
+        return {switch: [text[f"{what} {switch}"] for what in _DUMPS] for switch in switches}
+
+
+def database(owner: Mapping[str, str]) -> Inventory:
+    """Return the database's settings of all switches. Raises NetworkError."""
+    argv = ["ovs-vsctl", "--format=csv"]
+    for _, columns, table in DATABASE:
+        argv += ["--", f"--columns={columns}", "list", table]
+    tables = check(argv).split("\n\n")
+    rows = {
+        name: text.splitlines()[1:] for (name, _, _), text in zip(DATABASE, tables, strict=True)
+    }
+    policed = [line for line in rows["policing"] if not line.endswith(",0,0")]
+    found = {f"{SWITCHES} policing": ", ".join(sorted(policed)) or "none"}
+    found[f"{SWITCHES} mirrors"] = " ".join(rows["mirrors"]) or "none"
+    for name, _, _ in DATABASE[2:]:
+        for line in rows[name]:
+            row, _, rest = line.partition(",")
+            found[f"{owner.get(row, SWITCHES)}/{row} {name}"] = rest
+    return found
+
+
+def flows(switch: str, text: str) -> Inventory:
+    """Read `ovs-ofctl dump-flows`: "<switch> flow <cookie, table, priority, match>" -> actions."""
+    found = {}
+    for line in text.splitlines():
+        if " actions=" in line:
+            match, _, actions = line.strip().partition(" actions=")
+            found[f"{switch} flow {_VOLATILE.sub(chr(92) + '1, ' + chr(92) + '2,', match)}"] = (
+                actions
+            )
+    return found
+
+
+def groups(switch: str, text: str) -> Inventory:
+    """Read `ovs-ofctl dump-groups`: "<switch> group <id>" -> type and buckets."""
+    found = {}
+    for line in text.splitlines():
+        if "group_id=" in line:
+            number, _, rest = line.strip().partition("group_id=")[2].partition(",")
+            found[f"{switch} group {number}"] = re.sub(r"bucket_id:\d+,", "", rest)
+    return found
+
+
+def meters(switch: str, text: str) -> Inventory:
+    """Read `ovs-ofctl dump-meters`: "<switch> meter <id>" -> flags and bands."""
+    found = {}
+    for block in re.split(r"(?=meter=\d+)", text):
+        if match := re.match(r"meter=(\d+)\s+(.*)", block, re.DOTALL):
+            found[f"{switch} meter {match[1]}"] = " ".join(match[2].split())
+    return found
