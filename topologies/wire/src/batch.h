@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What one end of a cut link writes for the other shortly before each boundary between windows: the
- * frames sent since it last wrote, each with its link and send time. Each direction has a file of SLOTS
- * batches; batch N is in slot N % SLOTS of it. Host byte order. No I/O here.
+ * frames sent since it last wrote, each with its link and send time. Each direction has a file of
+ * SLOTS batches; batch N is in slot N % SLOTS of it. Host byte order. No I/O here.
  */
 #ifndef WIRE_BATCH_H
 #define WIRE_BATCH_H

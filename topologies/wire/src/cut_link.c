@@ -7,11 +7,12 @@
  * Both ends name their interfaces in the same order. INTERFACE may be PID/NAME: NAME in the network
  * namespace of a process. Frames that arrive at an interface leave at its counterpart, that end's
  * DELAY_NS later, at the same nanosecond in every run. LEAD_NS before each boundary between windows
- * this end writes what has arrived to OUT; at the boundary it reads from IN what the other end wrote
- * (batch.h). The calendar lets no guest into a window before all have ended the previous one, so the
- * batch is complete when it is read. A frame that arrives after the writing waits for the next
- * boundary, so DELAY_NS must be at least a window and LEAD_NS. The qdisc fq of the interface then
- * holds each frame until its time (SO_TXTIME): two wake-ups per window instead of one per frame.
+ * this end writes what has arrived to OUT; at the boundary it reads from IN what the other end
+ * wrote (batch.h). The calendar lets no guest into a window before all have ended the previous one,
+ * so the batch is complete when it is read. A frame that arrives after the writing waits for the
+ * next boundary, so DELAY_NS must be at least a window and LEAD_NS. The qdisc fq of the interface
+ * then holds each frame until its time (SO_TXTIME): two wake-ups per window instead of one per
+ * frame.
  *
  * Prints "ready" when the interfaces are open. On SIGTERM it notifies the other end at the next
  * boundary and ends. Exit code 1: a frame was lost or late, or the other end is gone; the run is
