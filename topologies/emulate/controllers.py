@@ -12,7 +12,7 @@ from common import looking
 from common.shell import NetworkError, check
 from topologies.emulate.foreign_controller import Foreign, ForeignController
 from topologies.emulate.onos import Onos, OnosBridges
-from topologies.emulate.processes import Controller
+from topologies.emulate.processes import CONTROLLER_CONNECT_TIMEOUT_S, Controller
 from topologies.emulate.remote_controllers import make_controller
 from topologies.model.network import ControlledBy, Network
 
@@ -21,6 +21,7 @@ __all__ = ["Controllers"]
 OPENFLOW_PORT = 6653
 STANDBY_PORT_OFFSET = 500
 LONGEST_LIVENESS_MS = 60_000.0
+ONOS_CONNECT_TIMEOUT_S = 60.0  # it may skip polls, by which the switches' content is confirmed
 PROBE_S = 10.0  # until a silent controller counts as dead
 
 
@@ -94,7 +95,7 @@ class Controllers:
             controller.wait_listening()
         self.tell_switches([s.name for s in self._network.switches])
         for controller in self.each:
-            controller.wait_connected(self._switches_of(controller.domain))
+            controller.wait_connected(self._switches_of(controller.domain), self._patience_s)
         if self.foreign is not None:
             self.foreign.wait_connected(self._controlled())
 
@@ -107,7 +108,7 @@ class Controllers:
             raise NetworkError(f"the controller of {domain} is already running")
         controller.start(self._network_file)
         controller.wait_listening()
-        controller.wait_connected(self._switches_of(domain) - set(without))
+        controller.wait_connected(self._switches_of(domain) - set(without), self._patience_s)
 
     def start_standby(self, domain: str, *, without: Collection[str] = ()) -> Path:
         """Start a second controller of the domain on the same store; its switches also connect to
@@ -162,6 +163,11 @@ class Controllers:
     @property
     def _network_file(self) -> Path:
         return self._state_dir / "network.json"
+
+    @property
+    def _patience_s(self) -> float:
+        """Return how long switches may take to connect."""
+        return CONTROLLER_CONNECT_TIMEOUT_S if self.onos is None else ONOS_CONNECT_TIMEOUT_S
 
     def _controlled(self) -> set[str]:
         """Return the switches of all controller domains."""

@@ -206,9 +206,11 @@ class Controller:
             self._give_up_after(deadline, f"does not answer at {self.socket}")
             time.sleep(0.05)
 
-    def wait_connected(self, names: set[str]) -> None:
+    def wait_connected(
+        self, names: set[str], timeout_s: float = CONTROLLER_CONNECT_TIMEOUT_S
+    ) -> None:
         """Wait until all switches are connected. Raises NetworkError with the end of the log."""
-        deadline = time.monotonic() + CONTROLLER_CONNECT_TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         while True:
             switches = self._switches() or {}
             missing = sorted(n for n in names if not switches.get(n))
