@@ -13,7 +13,6 @@ import os
 import re
 import socket
 import struct
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +20,7 @@ from typing import Final
 
 from common.findings import MISSING, OK, Finding
 from common.shell import NetworkError, check
-from topologies.emulate.processes import (
-    CONTROLLER_CONNECT_TIMEOUT_S,
-    end_process,
-    start_bridge,
-    tell_to_stop,
-)
+from topologies.emulate.processes import CONTROLLER_CONNECT_TIMEOUT_S, Bridges
 
 VALID: Final = "tcp:HOST:PORT, tcp:[IPv6]:PORT"
 ANSWER_S: Final = 3.0
@@ -121,25 +115,19 @@ def finding(address: ControllerAddress) -> Finding:
     return Finding(OK, "OpenFlow controller", f"{address} answers with OpenFlow 1.3")
 
 
-class ForeignController:
+class ForeignController(Bridges):
     """The connection from a run's switches to the controller. `port`: where they connect in their
     namespace."""
 
     def __init__(self, foreign: Foreign, port: int, state_dir: Path) -> None:
-        self.address, self._home, self.port = foreign.address, foreign.home, port
-        self._log = state_dir / "foreign-controller.log"
+        super().__init__(foreign.home, state_dir / "foreign-controller.log")
+        self.address, self.port = foreign.address, port
         self._between = state_dir / "foreign-controller.sock"  # the two namespaces
-        self._socats: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
         """Start both socats. Raises NetworkError."""
         there = f"{self.address.bracketed}:{self.address.port}"
-        self._socats = start_bridge(self.port, there, self._home, self._between, self._log)
-
-    @property
-    def alive(self) -> bool:
-        """Return whether switches can reach the controller."""
-        return all(socat.poll() is None for socat in self._socats)
+        self.carry(self.port, there, self._between)
 
     def wait_connected(self, switches: set[str]) -> None:
         """Wait until the controller has accepted all `switches`. Raises NetworkError."""
@@ -152,17 +140,6 @@ class ForeignController:
                     f"{said or 'it ends them, or does not speak OpenFlow 1.3'}"
                 )
             time.sleep(LOOK_S)
-
-    def tell_to_stop(self) -> None:
-        """Ask the connection, not the controller, to end; do not wait."""
-        for socat in self._socats:
-            tell_to_stop(socat)
-
-    def stop(self) -> None:
-        """End the connection and wait until it has ended."""
-        for socat in self._socats:
-            end_process(socat)
-        self._socats.clear()
 
 
 def _is_connected(switch: str) -> bool:

@@ -10,7 +10,6 @@ has its address.
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +18,7 @@ from common.findings import MISSING, OK, Finding
 from common.onos import OPENFLOW_PORT, PORT, OnosAddress, OnosError, Rest, version
 from common.shell import NetworkError
 from topologies.emulate.foreign_controller import ControllerAddress, check_answers, home_of_here
-from topologies.emulate.processes import end_process, start_bridge, tell_to_stop
+from topologies.emulate.processes import Bridges
 from topologies.emulate.remote_controllers import HOST_VARIABLE
 
 HERE: Final = OnosAddress("127.0.0.1", PORT)  # in the run's namespace
@@ -64,15 +63,13 @@ def onos_finding(address: OnosAddress) -> Finding:
     return Finding(OK, "ONOS", f"{address} is ONOS {found}; it answers with OpenFlow 1.3")
 
 
-class OnosBridges:
+class OnosBridges(Bridges):
     """The connections from a run's switches and controllers to ONOS. `port`: where switches connect
     in their namespace."""
 
     def __init__(self, onos: Onos, port: int, state_dir: Path) -> None:
-        self.address, self._home, self.port = onos.address, onos.home, port
-        self._log = state_dir / "onos.log"
-        self._state_dir = state_dir
-        self._socats: list[subprocess.Popen[bytes]] = []
+        super().__init__(onos.home, state_dir / "onos.log")
+        self.address, self.port, self._state_dir = onos.address, port, state_dir
 
     @property
     def option(self) -> list[str]:
@@ -87,22 +84,4 @@ class OnosBridges:
             (HERE.port, f"{there.bracketed}:{self.address.port}", "onos-rest.sock"),
         )
         for port, target, between in pairs:
-            self._socats += start_bridge(
-                port, target, self._home, self._state_dir / between, self._log
-            )
-
-    @property
-    def alive(self) -> bool:
-        """Return whether ONOS can be reached, if it runs."""
-        return all(socat.poll() is None for socat in self._socats)
-
-    def tell_to_stop(self) -> None:
-        """Ask the connections, not ONOS, to end; do not wait."""
-        for socat in self._socats:
-            tell_to_stop(socat)
-
-    def stop(self) -> None:
-        """End the connections and wait until they have ended."""
-        for socat in self._socats:
-            end_process(socat)
-        self._socats.clear()
+            self.carry(port, target, self._state_dir / between)

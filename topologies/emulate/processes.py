@@ -332,3 +332,31 @@ def end_process(process: subprocess.Popen[bytes] | None, *, grace_s: float = 3.0
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+class Bridges:
+    """Connections that socats carry between network namespaces, as `start_bridge` does."""
+
+    def __init__(self, home: Path, log: Path) -> None:
+        self._home, self._log = home, log
+        self._socats: list[subprocess.Popen[bytes]] = []
+
+    def carry(self, port: int, there: str, between: Path) -> None:
+        """Start one bridge more. Raises NetworkError."""
+        self._socats += start_bridge(port, there, self._home, between, self._log)
+
+    @property
+    def alive(self) -> bool:
+        """Return whether all socats run; the far end may not."""
+        return all(socat.poll() is None for socat in self._socats)
+
+    def tell_to_stop(self) -> None:
+        """Ask the connections, not the far end, to end; do not wait."""
+        for socat in self._socats:
+            tell_to_stop(socat)
+
+    def stop(self) -> None:
+        """End the connections and wait until they have ended."""
+        for socat in self._socats:
+            end_process(socat)
+        self._socats.clear()
