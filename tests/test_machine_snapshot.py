@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from tests.machine_snapshot import own_mounts, own_sockets
+from dataclasses import fields
+
+from tests.machine_snapshot import Snapshot, compare, own_mounts, own_sockets
 
 
 def test_mounts_of_others_do_not_count() -> None:
@@ -31,3 +33,14 @@ def test_sockets_of_others_do_not_count() -> None:
     ending = "tcp LISTEN 0 9 127.0.0.1:44111 0.0.0.0:*\n"
     looks = [ours + theirs + kernels + ending, ours + theirs + kernels]
     assert own_sockets(looks, [7]) == {"udp 0.0.0.0:388", "udp 0.0.0.0:4789"}
+
+
+def test_a_dead_run_of_others_may_be_swept() -> None:
+    def mounted(*points: str) -> Snapshot:
+        empty: dict[str, frozenset[str]] = {f.name: frozenset() for f in fields(Snapshot)}
+        return Snapshot(**(empty | {"mounts": frozenset(points)}))
+
+    left = "/run/netns/downpour-dead"
+    assert compare(mounted("/sys", left), mounted("/sys")) == []
+    assert compare(mounted("/sys"), mounted("/sys", left)) == [f"mounts: left behind: {left}"]
+    assert compare(mounted("/sys", "/run/netns"), mounted("/sys")) == ["mounts: gone: /run/netns"]
