@@ -19,6 +19,7 @@ import typer
 from ruamel.yaml import YAML
 
 from downpour.cli import app
+from experiments.design.spec import find, load
 from parsers.measure.latency_parts import METRICS_OF
 from parsers.tests.browser import browser, program
 from tests.c_house import MAY_INCLUDE
@@ -315,6 +316,25 @@ def test_the_artifacts_commands_add_the_repeats_of_the_reports() -> None:
     assert artifact.make_command("rtt", report) == (
         "make experiment-rtt CLOCK=virtual REPEATS=9 UNTIL_DECIDED=1 BUDGET=15min"
     )
+
+
+def test_an_open_claim_costs_the_repeats_of_its_own_cells() -> None:
+    """Of ecn's four cells the claim is about LDM6's two, of 15 s and about 20 MB each."""
+    claim = load(find("ecn")).claims[0]
+    of = [
+        (protocol, ecn)
+        for protocol in ("ldm7", "ldm6")
+        for ecn in ("drop", "mark")
+        if artifact.is_of(claim, {"protocol": protocol, "ecn": ecn, "receivers": 2})
+    ]
+    assert of == [("ldm6", "drop"), ("ldm6", "mark")]
+    assert 10 < artifact.seconds_of("ecn", claim) < 60
+    seconds = artifact.seconds_of("ecn", claim)
+    open_ = "x; what would decide it: about 360 repeats would (6 here); this run: why"
+    assert artifact.more("ecn", claim, open_) == (
+        f"; about 360 repeats would: {seconds / 10:.2g} core hours"
+    )
+    assert artifact.more("ecn", claim, "1 (one run)") == "; `UNTIL_DECIDED=1` adds repeats"
 
 
 def test_a_reports_claims_are_read() -> None:

@@ -46,6 +46,9 @@ def test_ffdr_has_the_papers_points_where_products_wait_behind_fmtp() -> None:
         found = {(c.m, c.loss, c.b_snd_bytes, c.f_snd) for c in cells_of("ffdr", level)}
         assert {(m, 0.01, 600 * MBPS, 5000.0) for m in (8, 16)} <= found
         assert (8, 0.0, 100_000, 5000.0) in found
+        assert {(8, 0.0), (8, 0.01), (16, 0.01)} <= {
+            (m, p) for m, p, b_snd, f_snd in found if (b_snd, f_snd) == (600 * MBPS, 300.0)
+        }
 
 
 def test_throughput_is_48_runs() -> None:

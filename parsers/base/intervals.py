@@ -20,10 +20,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from parsers.base import moving_block
 from parsers.base.moving_block import Interval, OverTime
+
+Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 ONE_RUN = "one run: no interval"
@@ -94,6 +97,11 @@ def at_confidence(share: float) -> Iterator[None]:
         yield
     finally:
         _confidence.reset(token)
+
+
+def confidence() -> float:
+    """Return the confidence of intervals over repeats."""
+    return _confidence.get()
 
 
 def t_quantile(degrees: float) -> float:
@@ -305,7 +313,64 @@ def regression(x: Sequence[float], y: Sequence[Estimate]) -> Regression:
     return Regression(of_slope, intercept, r2, len(x))
 
 
+def fitted_change(y: Sequence[Estimate]) -> Estimate | None:
+    """Return the change from the first to the last of some ordered values on the straight line
+    through them, as if they were evenly spaced: a contrast with centred ranks. The interval is
+    Student's t over the changes of single repeats. None unless all share at least two repeats.
+    Raises ValueError with fewer than two values."""
+    if len(y) < 2:
+        raise ValueError(f"a change needs two values, found {len(y)}")
+    order = sorted(set.intersection(*(set(e.repeats) for e in y)))
+    if len(order) < 2:
+        return None
+    ranks = np.arange(len(y)) - (len(y) - 1) / 2
+    weights = (len(y) - 1) * ranks / float(ranks @ ranks)
+    by_repeat = [dict(zip(e.repeats, e.values, strict=True)) for e in y]
+    changes = [float(weights @ [values[repeat] for values in by_repeat]) for repeat in order]
+    return over_repeats(changes, order)
+
+
 def trend_p(y: Sequence[float]) -> float:
     """Return the two-sided p of Kendall's test that y has no trend over its order. It needs at
     least 2 values."""
     return float(stats.kendalltau(range(len(y)), y).pvalue)
+
+
+def trend_over_repeats(y: Sequence[Estimate]) -> tuple[int, float] | None:
+    """Return the side (1: rising) and the exact two-sided p of Kendall's test with repeats as
+    blocks (Hirsch and Slack 1984): the sum over repeats of how many more pairs of values rise than
+    fall. It compares values of one repeat only, so that repeats may differ in level and in how
+    strong a trend they show. None unless all share two repeats."""
+    order = sorted(set.intersection(*(set(e.repeats) for e in y)))
+    if len(order) < 2:
+        return None
+    by_repeat = [dict(zip(e.repeats, e.values, strict=True)) for e in y]
+    total = pairs = 0
+    chances = np.ones(1)
+    for repeat in order:
+        row = np.array([values[repeat] for values in by_repeat])
+        total += int(np.triu(np.sign(row[None, :] - row[:, None])).sum())
+        falling = _falling_pairs(row)
+        pairs += len(falling) - 1
+        chances = np.convolve(chances, falling)
+    # The sum is that of all pairs less twice those that fall.
+    tail = float(chances[: (pairs - abs(total)) // 2 + 1].sum())
+    return int(np.sign(total)), min(1.0, 2 * tail)
+
+
+def _falling_pairs(row: Floats) -> Floats:
+    """Return the probability of each number of falling pairs if a row's values come in random
+    order, equal ones included: Gauss's multinomial coefficient."""
+    _, counts = np.unique(row, return_counts=True)
+    found = _shuffled(len(row))
+    for count in counts:
+        found = np.asarray(np.polydiv(found, _shuffled(int(count)))[0], dtype=np.float64)
+    return found / float(found.sum())
+
+
+def _shuffled(values: int) -> Floats:
+    """Return the product of (1 + q + ... + q^(i-1)) / i for i up to a number of values."""
+    found = np.ones(1)
+    for length in range(1, values + 1):
+        found = np.convolve(found, np.full(length, 1 / length))
+    return found

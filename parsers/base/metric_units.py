@@ -92,6 +92,7 @@ TRANSPORT_METRICS: dict[str, Metric] = {
         Metric("latency_rest", "Of latency: rest", *_MS, "receiver logs"),
         Metric("fmtp_delay_p50", "FMTP delay p50 (from BOP)", *_MS, "receiver logs"),
         Metric("fmtp_delay_p99", "FMTP delay p99 (from BOP)", *_MS, "receiver logs"),
+        Metric("fmtp_wait_max", "FMTP delay without repair, longest", *_MS, "receiver logs"),
         Metric("retransmitted_blocks", "Blocks retransmitted", "blocks", "", 1.0, 0, "DRFSM21 B_t"),
         Metric("bandwidth_over_offered", "NIC bandwidth / input rate", "", "", 1.0, 2, "counters"),
         Metric("products_identical", "Receivers identical, share", "", "", 1.0, 3, "pqcat --list"),

@@ -14,13 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from parsers.base import intervals
 from parsers.base.factors import FACTORS, Scalar, show
 from parsers.base.intervals import Estimate
 from parsers.base.metric_units import METRICS
-from parsers.measure import undecided
+from parsers.measure import ordered, undecided
 from parsers.measure.saving import Saving, saving
 from parsers.measure.sweep import (
     APART,
@@ -34,19 +33,13 @@ from parsers.measure.sweep import (
     shown,
     varying,
 )
-from parsers.measure.undecided import Decider
+from parsers.measure.undecided import HELD, NOT_DECIDABLE, NOT_HELD, Decider, Verdict
 from parsers.read.cell_files import NO_CPU
 from parsers.read.published import OVER_A_FACTOR, Claim
-
-Verdict = Literal["held", "not held", "not decidable"]
-HELD: Verdict = "held"
-NOT_HELD: Verdict = "not held"
-NOT_DECIDABLE: Verdict = "not decidable"
 
 LEAST_R2 = 0.98
 FLAT_AT_MOST = 0.1  # change over the range, relative to the mean
 EQUAL_AT_MOST = 0.1  # difference, relative to the counterpart
-TREND_P = 0.05
 NO_CELL = "no cell was run under these conditions"
 NO_MORE = "no more repeats were requested: --until-decided adds them"  # for this run
 
@@ -140,7 +133,7 @@ def _by_its_metric(claim: Claim, points: Sequence[Point]) -> ClaimResult:
     if not parts:
         return ClaimResult(claim, NOT_DECIDABLE, "", (without or _nothing(claim, points),))
     verdicts = {part.verdict for part in parts}
-    verdict = next((v for v in (NOT_HELD, NOT_DECIDABLE) if v in verdicts), HELD)
+    verdict: Verdict = next((v for v in (NOT_HELD, NOT_DECIDABLE) if v in verdicts), HELD)
     several = len(parts) > 1
     numbers = "; ".join(f"{p.label}: {p.numbers}" if several else p.numbers for p in parts)
     reasons = [
@@ -322,64 +315,16 @@ def _scaled(found: Estimate, scale: float) -> Estimate:
 def _monotonic(claim: Claim, line: Line) -> Part:
     if len(line.x) < 2:
         return _too_few(claim, line, 2)
-    sign, word = (1, "rises") if claim.kind == "increases" else (-1, "falls")
-    steps, sees, by_sign = _steps(claim, line.y)
     values = " → ".join(_shown(claim, e) for e in line.y)
-    numbers = f"{values}; {_range(claim, line)}"
-    right = sum(sign * s.mean > 0 for s in steps)
-    if all(not s.has_interval for s in steps):
-        return _by_trend(claim, line, numbers, f"it {word} at {right} of {len(steps)} steps")
-    ordered = [
-        found or (intervals.side(b, a) if by_sign else 0)
-        for found, a, b in zip(map(_side, steps), line.y, line.y[1:], strict=False)
-    ]
-    if against := ordered.count(-sign):
-        reason = f"{against} of {len(steps)} steps go the opposite way"
-        return Part(line.label, NOT_HELD, numbers, reason, sees)
-    sure = sum(_side(s) == sign for s in steps)
-    reason = f"it {word} at {right} of {len(steps)} steps, by its interval at {sure}"
-    if by_tests := ordered.count(sign) - sure:
-        reason += f", by the sign test at {by_tests}"
-    if ordered.count(sign) == len(steps):
-        return Part(line.label, HELD, numbers, reason, sees)
-    needed = undecided.repeats_by_sign if by_sign else undecided.repeats
-    unsure = [
-        needed(s, s.mean)
-        for s, found in zip(steps, ordered, strict=True)
-        if s.has_interval and not found
-    ]
-    return Part(line.label, NOT_DECIDABLE, numbers, reason, sees, undecided.most(unsure))
-
-
-def _side(found: Estimate) -> int:
-    """Return the side of 0 on which an interval lies: 1, -1, or 0 if it includes 0."""
-    return (found.low > 0) - (found.high < 0) if found.has_interval else 0
-
-
-def _steps(claim: Claim, values: Sequence[Estimate]) -> tuple[list[Estimate], str, bool]:
-    """Return the steps from each value to the next as logarithms of the ratios, and which change
-    they see. For values that are not all above 0, or if the claim says so, return the differences.
-    Last: whether these are differences that only the sign test suits."""
-    pairs = list(zip(values, values[1:], strict=False))
-    ratios = [ratio for a, b in pairs if (ratio := intervals.ratio(b, a)) is not None]
-    by_difference = claim.compared_by == "difference"
-    if len(ratios) < len(pairs) or by_difference:
-        return [intervals.difference(b, a) for a, b in pairs], "", not by_difference
-    return [undecided.logarithm(ratio) for ratio in ratios], undecided.sees_ratio(ratios), False
-
-
-def _by_trend(claim: Claim, line: Line, numbers: str, steps: str) -> Part:
-    """Judge a line of one run each."""
-    sign = 1 if claim.kind == "increases" else -1
-    means = [e.mean for e in line.y]
-    p = intervals.trend_p(means)
-    test = f"one run each: Kendall's trend test, p = {p:.3g}"
-    if p < TREND_P and sign * (means[-1] - means[0]) <= 0:
-        return Part(line.label, NOT_HELD, numbers, test)
-    if p < TREND_P and all(sign * (b - a) > 0 for a, b in zip(means, means[1:], strict=False)):
-        return Part(line.label, HELD, numbers, f"at every step; {test}")
-    decider = undecided.repeats(line.y[0], 0.0)
-    return Part(line.label, NOT_DECIDABLE, numbers, f"{steps}; {test}", "", decider)
+    found = ordered.judge(claim, line.y)
+    return Part(
+        line.label,
+        found.verdict,
+        f"{values}; {_range(claim, line)}",
+        found.reason,
+        found.sees,
+        found.decider,
+    )
 
 
 # -- point against point ----------------------------------------------------------------------

@@ -287,7 +287,8 @@ def _fmtp(cell: Cell, receivers: Mapping[str, Receiver], values: dict[str, Value
         reason = "defined for LDM7 only" if cell.protocol != "ldm7" else "no receiver's log"
         values.update({name: absent("bit/s", reason) for name in names})
         values.update({name: absent("%", reason) for name in shares})
-        values.update({f"fmtp_delay_{q}": absent("s", reason) for q in ("p50", "p99")})
+        waits = ("fmtp_delay_p50", "fmtp_delay_p99", "fmtp_wait_max")
+        values.update({name: absent("s", reason) for name in waits})
         values["retransmitted_blocks"] = absent("blocks", reason)
         return
     files = sorted(
@@ -311,6 +312,9 @@ def _fmtp(cell: Cell, receivers: Mapping[str, Receiver], values: dict[str, Value
     values["retransmitted_blocks"] = Value(float(together.retx_blocks), "blocks")
     values["fmtp_delay_p50"] = metrics.quantile(delays, 0.5, "s")
     values["fmtp_delay_p99"] = metrics.quantile(delays, 0.99, "s")
+    # L_sending-buffer is the queueing delay of files that needed no repair (DRFSM21 eq. 7).
+    whole = [file.delay_s for file in files if not file.retrans]
+    values["fmtp_wait_max"] = metrics.quantile(whole, 1.0, "s")
 
 
 def _latencies(

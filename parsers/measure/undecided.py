@@ -6,9 +6,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 from parsers.base import intervals, power
 from parsers.base.intervals import Estimate
+
+Verdict = Literal["held", "not held", "not decidable"]
+HELD: Final[Verdict] = "held"
+NOT_HELD: Final[Verdict] = "not held"
+NOT_DECIDABLE: Final[Verdict] = "not decidable"
+
+# From fewer repeats, a mean that happens to lie near a limit does not show that the value does.
+LEAST_TO_TELL: Final = 5
 
 
 @dataclass(frozen=True)
@@ -55,12 +64,16 @@ def repeats(found: Estimate, distance: float) -> Decider:
     if not found.has_interval:
         return Decider("two or more repeats of each cell would give an interval", by_repeats=True)
     if len(found.values) > 1:
+        have = len(found.values)
         needed = power.repeats_for(distance, power.spread_of(found))
+        if needed is None and have < LEAST_TO_TELL:
+            return Decider(
+                f"more than {have} repeats would; {have} are too few to say how many", True
+            )
         if needed is None:
             return Decider(
                 f"more than {power.MOST_REPEATS} repeats would: the value lies too near the limit"
             )
-        have = len(found.values)
         return Decider(f"about {max(needed, have + 1)} repeats would ({have} here)", True)
     seen = power.visible(found)
     if seen is None or distance == 0:

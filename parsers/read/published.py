@@ -342,7 +342,9 @@ class Claim(Block):
     over the range is at most at_most (0.1) of the mean. increases, decreases: each step of
     `over` does, by the interval of the paired ratio; with `against`, the ratio to the other
     points does. With `compared_by: difference`, by the interval of the paired difference: for
-    something that adds the same amount to values of any size.
+    something that adds the same amount to values of any size. With `steps: trend`, the fitted
+    change over the range or Kendall's test over the repeats shows it, and no step goes the opposite
+    way: for something that levels off.
 
     With `against`, each point at `where` is compared with the point that has the levels of
     `against` instead, in `against_metric` if it is given. equal: the interval of the difference is
@@ -365,6 +367,9 @@ class Claim(Block):
     at_most: Finite | None = None
     compared_by: Literal["ratio", "difference"] = Field(
         "ratio", description="of increases, decreases and above: what the interval is of"
+    )
+    steps: Literal["each", "trend"] = Field(
+        "each", description="of increases and decreases: each step, or the range"
     )
     text: Text = Field(description="the claim in words")
     source: Text = Field(description="section, figure or table")
@@ -392,6 +397,8 @@ class Claim(Block):
                 f"kind {self.kind}: compared_by: ratio; difference with above, or with increases "
                 "or decreases without against"
             )
+        if self.steps == "trend" and self.kind not in ("increases", "decreases"):
+            raise _wrong(f"kind {self.kind}: no steps: trend is of increases and decreases")
         if self.kind == "saving" and (self.against is None or self.at_least is None):
             raise _wrong("kind saving: against and at_least")
         if self.kind == "ratio" and self.at_least is None and self.at_most is None:

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from common.counting import counted
 from parsers.base.factors import show
 from parsers.base.metric_units import METRICS
-from parsers.measure.claims import HELD, NOT_DECIDABLE, NOT_HELD, ClaimResult
+from parsers.measure.claims import ClaimResult
 from parsers.measure.comparison import Group
 from parsers.measure.evaluate import Subscriptions, Transports
 from parsers.measure.join_leave import JoinLeaveMetrics
 from parsers.measure.paper import Headline
 from parsers.measure.summary import CellMetrics
+from parsers.measure.undecided import HELD, NOT_DECIDABLE, NOT_HELD
 from parsers.report.brief import BriefTable
 from parsers.report.points_table import metrics_of, points_tables
 from parsers.report.wording import in_words, labelled, number

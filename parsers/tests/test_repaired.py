@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from parsers.measure.deliveries import Arrival
@@ -83,6 +84,26 @@ def test_the_section(tmp_path: Path) -> None:
     assert [row[0] for row in per_file.rows] == ["0", "10", "20", "30"]
     assert {row[1:] for row in per_file.rows} == {("2", "2")}
     assert "files 0, 10, 20, 30 at all subscribers alike" in section.sentences[0]
+
+
+def test_the_longest_wait_is_of_files_without_repair(tmp_path: Path) -> None:
+    """File 7 waits 0.4 s; file 10, whose repair takes 2 s, does not count (DRFSM21 eq. 7)."""
+    run = write_synthetic_run(tmp_path, SyntheticCell("ldm7", loss=0.0))
+    (directory,) = (run / "cells").iterdir()
+    summary = summarize(load_cell(directory))
+    assert summary.values["fmtp_wait_max"].value == 0.15
+    for number, delay in ((7, "0.400000"), (10, "2.000000")):
+        for log in (directory / "logs").iterdir():
+            text = log.read_text()
+            log.write_text(
+                re.sub(
+                    rf"delay: 0.15\d+ s, index: {number},",
+                    f"delay: {delay} s, index: {number},",
+                    text,
+                )
+            )
+    summary = summarize(load_cell(directory))
+    assert summary.values["fmtp_wait_max"].value == 0.4
 
 
 def test_no_section_for_ldm6(tmp_path: Path) -> None:

@@ -8,17 +8,21 @@ levels below docs/results. Times are those in docs/results/README.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from common.places import ROOT
 from experiments.bounds import bands
-from experiments.design.spec import find, load
-from parsers.base.factors import FACTORS
+from experiments.design.expansion import virtual_seconds_estimated
+from experiments.design.spec import at_level, find, load
+from experiments.design.spec_options import override
+from experiments.runs import preparation
+from parsers.base.factors import FACTORS, Scalar
 from parsers.base.metric_units import METRICS
-from parsers.measure.claims import NOT_DECIDABLE
+from parsers.measure.sweep import APART
+from parsers.measure.undecided import NOT_DECIDABLE
 from parsers.read.cell_files import NO_CPU
-from parsers.read.published import Claim
+from parsers.read.published import Claim, meets
 from tools.docs.command_tables import MADE
 
 PAGE: Final = ROOT / "docs/artifact.md"
@@ -30,6 +34,8 @@ VARIABLES: Final = {  # option of `downpour run` -> variable of make
     "--until-decided": "UNTIL_DECIDED",
     "--budget": "BUDGET",
 }
+# As `parsers.measure.undecided` says it.
+REPEATS: Final = re.compile(r"what would decide it: (about|more than) (\d+) repeats would")
 MOST_LETTERS: Final = 170  # of the expected figures
 
 
@@ -61,7 +67,9 @@ def claims() -> str:
             read = _read(known[_plain(text)])
             number = f"C{len(rows) - 1}"
             claim = f"{_cell(text)} ({_cell(source)})"
-            expected = f"{verdict}: {_short(figures)}{_more(verdict, figures)}"
+            expected = f"{verdict}: {_short(figures)}"
+            if verdict == NOT_DECIDABLE:
+                expected += more(name, known[_plain(text)], figures)
             row = (number, claim, command, times.get(name, ""), expected, read)
             rows.append(f"| {' | '.join(row)} |")
     return "\n".join(rows) + "\n"
@@ -118,13 +126,36 @@ def _short(figures: str) -> str:
     return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS].rpartition(' ')[0]} …"
 
 
-def _more(verdict: str, figures: str) -> str:
-    """Return what decides a claim that its quick level left open."""
-    if verdict != NOT_DECIDABLE:
-        return ""
+def more(name: str, claim: Claim, figures: str) -> str:
+    """Return what would decide a claim that its quick level left open, and what that would cost."""
     if NO_CPU in figures:
         return "; a native run has processors to measure"
-    return "; `UNTIL_DECIDED=1` adds repeats"
+    found = REPEATS.search(figures)
+    if found is None:
+        return "; `UNTIL_DECIDED=1` adds repeats"
+    hours = int(found[2]) * seconds_of(name, claim) / 3600
+    return f"; {found[1]} {found[2]} repeats would: {hours:.2g} core hours"
+
+
+def seconds_of(name: str, claim: Claim) -> float:
+    """Return the core seconds of one repeat of a claim's cells at the quick level in virtual time,
+    by the formula of --dry-run."""
+    planned = preparation.plan(override(at_level(load(find(name)), "quick"), {"repeats": 1}))
+    return sum(
+        virtual_seconds_estimated(p.cell, p.trace.size_bytes)
+        for p in planned
+        if is_of(claim, p.cell.factors)
+    )
+
+
+def is_of(claim: Claim, factors: Mapping[str, Scalar]) -> bool:
+    """Return whether a claim is about a cell with these levels, or compares with it."""
+    instead = claim.against.levels if claim.against is not None else {}
+    of = {n: v for n, v in claim.where.levels.items() if n not in APART}
+    return any(
+        all(name in factors and meets(factors[name], demand) for name, demand in levels.items())
+        for levels in (of, {**of, **{n: v for n, v in instead.items() if n not in APART}})
+    )
 
 
 def _plain(text: str) -> str:
