@@ -22,6 +22,7 @@ from downpour.cli import app
 from experiments.design.spec import find, load
 from parsers.measure.latency_parts import METRICS_OF
 from parsers.tests.browser import browser, program
+from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 from tests.c_house import MAY_INCLUDE
 from tests.house import MAY_IMPORT, ROOMS
 from tests.prose import ROOT, headings, markdown_files, prose_lines, repository_files
@@ -335,6 +336,24 @@ def test_an_open_claim_costs_the_repeats_of_its_own_cells() -> None:
         f"; about 360 repeats would: {seconds / 10:.2g} core hours"
     )
     assert artifact.more("ecn", claim, "1 (one run)") == "; `UNTIL_DECIDED=1` adds repeats"
+
+
+def test_a_report_may_be_judged_by_todays_claims(tmp_path: Path) -> None:
+    """The run of `rtt` had one claim; today's file has others, and the page says so."""
+    own = {
+        **{"kind": "above", "metric": "throughput", "text": "an old claim", "source": "x"},
+        **{"where": {"protocol": "ldm7"}, "against": {"protocol": "ldm6"}},
+    }
+    claims = load(find("rtt")).claims
+    for block, said in (([own], True), ([c.model_dump(mode="json") for c in claims], False)):
+        run = write_synthetic_run(
+            tmp_path / str(said) / "rtt" / "1", SyntheticCell("ldm7"), manifest={"claims": block}
+        )
+        text = figures.judged_today(run)
+        assert (figures.LATER in text) is said
+        assert "an old claim" not in text
+        judged = [row.split(" | ")[0] for row in text.splitlines() if " | not decidable | " in row]
+        assert [row.lstrip("| ").replace("\\", "") for row in judged] == [c.text for c in claims]
 
 
 def test_a_reports_claims_are_read() -> None:

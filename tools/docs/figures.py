@@ -5,7 +5,8 @@ That file has a sweep's points like a run's report/points.csv, but only the metr
 What to draw, and the published values beside it, are in the experiment file. A page names a figure
 as `<!-- figure: NAME/FIGURE -->`; the site's build writes the SVG beside the page's copy.
 
-`python -m tools.docs.figures RUN` keeps the points of a run; with `--page FIGURE` also its report.
+`python -m tools.docs.figures RUN` keeps the points of a run; with `--page FIGURE` also its report,
+with `--today` judged by claims that the experiment file has got since.
 `--readme` draws the README's figure.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import json
 import os
 import re
 import sys
@@ -25,15 +27,20 @@ from experiments.design.spec import find, load
 from parsers.base.factors import FACTORS, show
 from parsers.base.intervals import ONE_RUN, Estimate
 from parsers.base.metric_units import METRICS
+from parsers.measure.evaluate import evaluate
 from parsers.measure.latency_parts import METRICS_OF
 from parsers.measure.sweep import Point, metric_of, varying
-from parsers.read.published import Figure, PaperValue
+from parsers.read.published import Figure, PaperValue, parse_published
 from parsers.report import curves, latency
 from parsers.report.drawing import Plot, style
+from parsers.report.markdown import render_markdown
+from parsers.report.publish import make_report
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULTS: Final = ROOT / "docs/results"
 KEPT: Final = "points.csv"
+CLAIMS: Final = "## The papers' claims\n\n"
+LATER: Final = "These claims are later than the run, whose own differ."
 REPORT: Final = "report.md"
 MARK: Final = re.compile(r"<!-- figure: ([a-z0-9-]+)/([a-z0-9-]+) -->")
 PICTURE: Final = re.compile(r"^!\[.*\]\(([\w-]+)\.svg\)\n\n", re.MULTILINE)
@@ -229,13 +236,24 @@ def kept(run: Path) -> tuple[str, str]:
     return name, out.getvalue()
 
 
-def report_page(run: Path, figure: str) -> str:
+def judged_today(run: Path) -> str:
+    """Return a run's report with the claims of today's experiment file, which it says."""
+    name = run.resolve().parent.name
+    then, _ = parse_published(json.loads((run / "manifest.json").read_text()))
+    found = evaluate(run, instead=load(find(name)).claims)
+    text = render_markdown(make_report(found, f"{name}/{run.resolve().name}"))
+    if then.claims == found.published.claims:
+        return text
+    return text.replace(CLAIMS, f"{CLAIMS}{LATER}\n\n")
+
+
+def report_page(run: Path, figure: str, *, today: bool = False) -> str:
     """Return a run's report as a page of the site, which draws `figure`; the words of the others
-    stay. Commands do not name this machine's folder of runs.
+    stay. Commands do not name this machine's folder of runs. `today`: with today's claims.
 
     Raises `NotKeptError`; `OSError` for a run without a report.
     """
-    text = (run / "report" / REPORT).read_text()
+    text = judged_today(run) if today else (run / "report" / REPORT).read_text()
     names = PICTURE.findall(text)
     if figure not in names:
         raise NotKeptError(f"--page: found {figure}; valid: {', '.join(names) or 'no figure'}")
@@ -271,6 +289,9 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.docs.figures")
     parser.add_argument("run", type=Path, nargs="?", help="a run directory with its report")
     parser.add_argument("--page", metavar="FIGURE", help="also keep the report, with this figure")
+    parser.add_argument(
+        "--today", action="store_true", help="judge the report's claims as the file has them today"
+    )
     parser.add_argument("--readme", action="store_true", help=f"draw {README_FILE.name} again")
     options = parser.parse_args(words)
     try:
@@ -280,7 +301,7 @@ def main(words: list[str]) -> int:
         if options.run is None or not (options.run / "report" / KEPT).exists():
             parser.error(f"found {options.run}; valid: the directory of a run with its report")
         name, text = kept(options.run)
-        page = report_page(options.run, options.page) if options.page else None
+        page = report_page(options.run, options.page, today=options.today) if options.page else None
     except NotKeptError as error:
         print(f"figures: {error}", file=sys.stderr)
         return 2
