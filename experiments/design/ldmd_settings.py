@@ -46,6 +46,10 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "fmtp.b_snd_bytes": _whole(
         0, 1 << 30, "an integer from 0 (the system's default) to 1073741824, in bytes", "b_snd"
     ),
+    "fmtp.blocking": Setting("words", "on or off", words=("on", "off")),
+    "fmtp.handover_us": Setting(
+        "real", "a number from 0 to 1e6, in microseconds for each datagram", 0, 1e6
+    ),
     "fmtp.r_uc_bps": _whole(0, 1e12, "an integer from 0 (no limit) to 1e12, in bit/s"),
     "fmtp.held_products": _whole(0, 1e9, "an integer from 0 (no limit) to 1e9"),
     "fmtp.held_s": _whole(0, 1e9, "an integer from 0 (no limit) to 1e9, in seconds"),
@@ -64,6 +68,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         words=("unicast", "multicast", "blocks"),
         instead="repair",
     ),
+    "fmtp.timer_by": Setting("words", "rate or handover", words=("rate", "handover")),
     "fmtp.timer_from": Setting("words", "bop or eop", words=("bop", "eop")),
     "fmtp.ttl": _whole(1, 255, "an integer from 1 to 255"),
     "ldm6.congestion_control": Setting(

@@ -53,6 +53,22 @@ def test_pulls_by_the_path(tmp_path: Path) -> None:
         assert ("path.service" in conf) == (cell is beside)
 
 
+def test_the_timer_and_the_threads(tmp_path: Path) -> None:
+    """Both are settings of ldmd.conf, so they vary by the factor `set`."""
+    _, cell = varied(
+        tmp_path,
+        "set",
+        "{}, {fmtp.timer_by: handover, fmtp.handover_us: 36, fmtp.blocking: on}",
+    )
+    network = Networks().of(cell)
+    conf = configs.publisher_conf(network, cell, {"NGRID": endpoints_of(network)[0]}, Path("/s"))
+    assert {
+        "SET fmtp.timer_by handover",
+        "SET fmtp.handover_us 36",
+        "SET fmtp.blocking on",
+    } <= set(conf.splitlines())
+
+
 @pytest.mark.parametrize(
     ("protocols", "more", "found"),
     [

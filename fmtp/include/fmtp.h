@@ -139,9 +139,16 @@ struct fmtp_server_config {
      * default. What does not fit waits with the caller (not ready). What fits counts as sent:
      * tau_snd(n) runs while it waits in the system. */
     size_t sndbuf_bytes;
-    uint32_t first_index;    /* product index of the first product */
-    double f_snd;            /* equation (1): tau_snd = max(f_snd*S/r_mc, max RTT) */
-    bool timer_from_bop;     /* tau_snd runs from BOP (DRFSM21 2.1.4), else from EOP */
+    uint32_t first_index; /* product index of the first product */
+    double f_snd;         /* equation (1): tau_snd = max(f_snd*S/r_mc, max RTT) */
+    bool timer_from_bop;  /* tau_snd runs from BOP (DRFSM21 2.1.4), else from EOP */
+    /* Equation (1) with the time that it took to hand over the product to the system, from BOP to
+     * EOP, in place of S/r_mc. That time counts as at least handover_ns for each datagram. */
+    bool timer_by_handover;
+    uint64_t handover_ns;
+    /* Answer a receiver's next request only when its connection has taken the whole answer to the
+     * last one, as a blocking thread for each receiver does. */
+    bool blocking;
     uint64_t r_mc_bps;       /* multicast rate used in equation (1) */
     uint64_t tau_snd_min_ns; /* 0: equation (1) as published; else the minimum of tau_snd */
     uint64_t pace_bps;    /* 0: no pacing here (the NIC's HTB shapes); else the pace of datagrams */

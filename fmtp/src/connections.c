@@ -16,6 +16,7 @@
 enum {
     ACCEPTS = 64, /* per call */
     WRITES = 8,   /* per connection and round */
+    TURNS = 64,   /* requests that one connection may have answered at once, if blocking */
     READ_BYTES = 16384
 };
 
@@ -394,19 +395,31 @@ static void input(struct fmtp_server *s, struct conn *c, const uint8_t *bytes, s
     refresh_rtt(s, c, now_ns);
 }
 
-static void receive(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
+/* Returns how much to read next. */
+static size_t wanted(const struct fmtp_server *s, const struct conn *c)
+{
+    size_t most = c->peer < 0 ? SIZE_MAX : fmtp_sender_peer_wants(s->core, c->peer);
+
+    return most < READ_BYTES ? most : READ_BYTES;
+}
+
+/* Returns whether something was read. */
+static bool receive(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
 {
     uint8_t bytes[READ_BYTES];
-    ssize_t n = recv(c->fd, bytes, sizeof bytes, 0);
+    ssize_t n = recv(c->fd, bytes, wanted(s, c), 0);
 
     if (n > 0) {
         c->heard_ns = now_ns;
         input(s, c, bytes, (size_t)n, now_ns);
-    } else if (n == 0 && c->peer < 0 && c->keyx && fmtp_keyx_is_challenged(c->keyx)) {
+        return true;
+    }
+    if (n == 0 && c->peer < 0 && c->keyx && fmtp_keyx_is_challenged(c->keyx)) {
         refuse_stranger(s, c, FMTP_NOTICE_OTHER_KEY); /* it did not accept our challenge */
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
         drop(s, c);
     }
+    return false;
 }
 
 /* Writes the rest of the key exchange. Returns true when nothing is left. */
@@ -454,13 +467,32 @@ static void transmit(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
     if (c->fd < 0)
         return;
     fmtp_sender_peer_blocked(s->core, c->peer, blocked);
-    watch(s, c, EPOLLIN | (blocked ? (uint32_t)EPOLLOUT : 0));
+    watch(s, c, (wanted(s, c) ? (uint32_t)EPOLLIN : 0) | (blocked ? (uint32_t)EPOLLOUT : 0));
+}
+
+/* Reads request after request, each when the connection has taken the answer to the one before. */
+static void take_turns(struct fmtp_server *s, struct conn *c, uint32_t what, uint64_t now_ns)
+{
+    int turn = 0;
+
+    while (turn++ < TURNS && wanted(s, c) && receive(s, c, now_ns) && c->fd >= 0 && c->peer >= 0)
+        transmit(s, c, now_ns);
+    if (c->fd < 0 || wanted(s, c))
+        return;
+    if (what & (EPOLLHUP | EPOLLERR))
+        drop(s, c); /* nothing will be read that shows it */
+    else
+        watch(s, c, c->events & ~(uint32_t)EPOLLIN); /* transmit() watches it again */
 }
 
 void fmtp_conn_events(struct fmtp_server *s, struct conn *c, uint32_t what, uint64_t now_ns)
 {
-    if (c->fd >= 0 && what & (EPOLLIN | EPOLLHUP | EPOLLERR))
-        receive(s, c, now_ns);
+    if (c->fd >= 0 && what & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+        if (s->cfg.blocking)
+            take_turns(s, c, what, now_ns);
+        else
+            receive(s, c, now_ns);
+    }
     if (c->fd >= 0 && what & EPOLLOUT && c->peer >= 0)
         transmit(s, c, now_ns);
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "loop/loop.h"
 #include "net/sockets.h"
 
 #define HELD_NS \
@@ -60,6 +61,7 @@ int fmtp_multicast_out_open(struct fmtp_multicast_out *o, const struct fmtp_serv
     o->io.pace.overhead = tp_udp_overhead(cfg->group.ss_family);
     o->io.pace.rate_bps = cfg->pace_bps;
     o->adapts = cfg->adaptive_pace;
+    o->measures = cfg->timer_by_handover;
     fmtp_rate_control_init(&o->adapt);
     if (o->adapts)
         o->io.pace.rate_bps = o->adapt.rate_bps;
@@ -138,6 +140,8 @@ unsigned fmtp_multicast_out_send(struct fmtp_multicast_out *o, struct fmtp_sende
     }
     /* Take no more from the core than may be sent now: what is planned early precedes the repairs
      * that are requested in the meantime. */
+    if (o->measures)
+        now_ns = tp_now_ns();
     unsigned most = tp_batch_out_most(&o->io, o->pdu_bytes, FMTP_OUT_BATCH, now_ns);
     const struct tp_datagrams batch = {.ctx = o,
                                        .count = fmtp_sender_fill(core, o->batch, most, now_ns),
@@ -145,6 +149,6 @@ unsigned fmtp_multicast_out_send(struct fmtp_multicast_out *o, struct fmtp_sende
                                        .parts = parts_of};
     unsigned gone = tp_batch_out_send(&o->io, &batch, o->parts, now_ns);
     if (gone)
-        fmtp_sender_sent(core, gone, now_ns);
+        fmtp_sender_sent(core, gone, o->measures ? tp_now_ns() : now_ns);
     return gone;
 }

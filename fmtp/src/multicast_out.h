@@ -22,6 +22,7 @@ struct fmtp_multicast_out {
     unsigned pdu_bytes;     /* in use: header, block, MAC */
     size_t sndbuf_granted;  /* bytes */
     bool adapts;            /* the pace follows the receivers' losses */
+    bool measures;          /* the core measures how long handing over takes */
     uint64_t held_ns;       /* when the pace last held back datagrams */
     uint64_t full_ns;       /* when a receiver's buffer was last full; 0: never */
     uint64_t full_until_ns; /* if one is full: when to look at it again; otherwise 0 */

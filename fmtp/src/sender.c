@@ -330,10 +330,19 @@ static uint32_t queued_bytes(const struct fmtp_sender *s)
     return bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
 }
 
+/* Returns tau_snd of equation (1), without the round trip. */
+static uint64_t scaled_ns(const struct fmtp_sender *s, const struct product *p, uint64_t now_ns)
+{
+    if (!s->cfg.timer_by_handover)
+        return fmtp_scaled_tx_ns(s->cfg.f_snd, p->size, s->cfg.r_mc_bps);
+    uint64_t least_ns = (p->nblocks + UINT64_C(2)) * s->cfg.handover_ns;
+    return fmtp_scaled_ns(s->cfg.f_snd, (double)max64(now_ns - p->begun_ns, least_ns));
+}
+
 void fmtp_sender_multicasted(struct fmtp_sender *s, struct product *p, uint64_t now_ns)
 {
     uint64_t rtt_ns = fmtp_peers_rtt_max(s);
-    uint64_t tau_ns = max64(fmtp_scaled_tx_ns(s->cfg.f_snd, p->size, s->cfg.r_mc_bps), rtt_ns);
+    uint64_t tau_ns = max64(scaled_ns(s, p, now_ns), rtt_ns);
 
     s->current = NULL;
     s->stats.products++;

@@ -31,6 +31,9 @@ struct fmtp_sender_config {
     uint64_t session_id;
     double f_snd;            /* equation (1) */
     bool timer_from_bop;     /* tau_snd runs from BOP, else from EOP */
+    bool timer_by_handover;  /* equation (1) by the time from fill() of BOP to sent() of EOP, */
+    uint64_t handover_ns;    /* which is at least this for each datagram */
+    bool blocking;           /* a peer's next request waits, see fmtp_sender_peer_wants() */
     uint64_t r_mc_bps;       /* for equation (1) and the cost of repair; 0: unknown */
     uint64_t r_uc_bps;       /* limit of all streams together; 0: unlimited */
     uint64_t tau_snd_min_ns; /* 0: equation (1) as published */
@@ -146,6 +149,9 @@ int fmtp_sender_laggard(struct fmtp_sender *s, uint64_t now_ns, struct fmtp_held
  * none. */
 int fmtp_sender_holder(struct fmtp_sender *s, uint32_t up_to, uint64_t now_ns,
                        struct fmtp_held *out);
+/* Returns how many bytes of the peer's stream to process next, at most. With cfg.blocking they end
+ * one message, and there are none until its stream has taken what it was answered. */
+size_t fmtp_sender_peer_wants(const struct fmtp_sender *s, int peer);
 /* Processes bytes from the peer's stream. Returns -1 on garbage or abuse: the caller must close the
  * connection. */
 int fmtp_sender_peer_input(struct fmtp_sender *s, int peer, const uint8_t *bytes, size_t len,

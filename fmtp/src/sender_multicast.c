@@ -142,8 +142,12 @@ unsigned fmtp_sender_fill(struct fmtp_sender *s, struct fmtp_datagram *out, unsi
     fmtp_repair_due(s, now_ns);
     while (s->nitems < max && fmtp_multicast_room(s) && plan(s))
         ;
-    for (; n < max && n < s->nitems; n++)
-        render(s, item_at(s, n), &out[n]);
+    for (; n < max && n < s->nitems; n++) {
+        struct item *item = item_at(s, n);
+        if (item->flags == FMTP_BOP && !item->product->begun_ns)
+            item->product->begun_ns = now_ns;
+        render(s, item, &out[n]);
+    }
     if (s->filled < n)
         s->filled = n;
     return n;

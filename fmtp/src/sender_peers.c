@@ -179,6 +179,7 @@ unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p, uint64
         struct fmtp_request r = {.index = p->index, .flags = FMTP_RETX_EOP};
         struct fmtp_requests *q = &s->peers[i]->queue;
         bool queued = s->peers[i]->rest_len || q->count > NUDGE_SCAN ||
+                      (s->cfg.blocking && q->count) ||
                       fmtp_progress_goes_on(s->peers[i], p, now_ns);
         for (size_t j = 0; j < q->count && !queued; j++)
             queued = fmtp_requests_at(q, j)->index == p->index;

@@ -326,6 +326,25 @@ static int request(struct fmtp_sender *s, int number, const struct fmtp_header *
     return rc;
 }
 
+/* Returns the length of the message that comes, as far as it is known. */
+static size_t whole_len(const struct peer *peer)
+{
+    struct fmtp_header h = {0};
+
+    if (peer->in_len >= FMTP_HEADER_LEN)
+        fmtp_header_get(peer->in, &h); /* only repair requests get here */
+    return FMTP_HEADER_LEN + (size_t)h.payloadlen;
+}
+
+size_t fmtp_sender_peer_wants(const struct fmtp_sender *s, int number)
+{
+    const struct peer *peer = s->peers[number];
+
+    if (!s->cfg.blocking)
+        return SIZE_MAX;
+    return peer->rest_len || peer->queue.count ? 0 : whole_len(peer) - peer->in_len;
+}
+
 int fmtp_sender_peer_input(struct fmtp_sender *s, int number, const uint8_t *bytes, size_t len,
                            uint64_t now_ns)
 {
@@ -334,13 +353,7 @@ int fmtp_sender_peer_input(struct fmtp_sender *s, int number, const uint8_t *byt
     if (peer->broken)
         return -1;
     while (len) {
-        size_t whole = FMTP_HEADER_LEN;
-        struct fmtp_header h = {0};
-
-        if (peer->in_len >= FMTP_HEADER_LEN) {
-            fmtp_header_get(peer->in, &h);
-            whole += h.payloadlen; /* only repair requests get here */
-        }
+        size_t whole = whole_len(peer);
         size_t take = whole - peer->in_len < len ? whole - peer->in_len : len;
         memcpy(peer->in + peer->in_len, bytes, take);
         peer->in_len += take;
@@ -348,6 +361,7 @@ int fmtp_sender_peer_input(struct fmtp_sender *s, int number, const uint8_t *byt
         len -= take;
         if (peer->in_len < whole)
             break;
+        struct fmtp_header h;
         fmtp_header_get(peer->in, &h);
         bool has_body = h.flags == FMTP_REPAIR_REQ && peer->extended;
         if (has_body && h.payloadlen > FMTP_REPAIR_REQ_MAX) {

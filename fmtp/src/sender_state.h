@@ -50,6 +50,7 @@ struct product {
     struct tp_timer timer; /* first: timers are cast back to their product */
     struct tp_timer nudge;
     uint64_t nudge_ns;     /* the interval before this one */
+    uint64_t begun_ns;     /* when its BOP was first handed over; 0: not yet */
     uint64_t bop_ns;       /* when its BOP was sent */
     uint64_t left_ns;      /* when its EOP was sent */
     uint64_t acked_ns;     /* when the first peer acknowledged it; 0: none has */

@@ -113,10 +113,17 @@ int fmtp_repair_req_get(const uint8_t *body, size_t len, unsigned k, struct fmtp
     return req->need == 0 || req->need > bits ? -1 : 0;
 }
 
+uint64_t fmtp_scaled_ns(double factor, double ns)
+{
+    if (!(factor > 0))
+        return 0;
+    ns *= factor;
+    return ns >= 9e18 ? UINT64_C(9000000000000000000) : (uint64_t)(ns + 0.5);
+}
+
 uint64_t fmtp_scaled_tx_ns(double factor, uint32_t size_bytes, uint64_t rate_bps)
 {
-    if (rate_bps == 0 || !(factor > 0))
+    if (rate_bps == 0)
         return 0;
-    double ns = factor * (double)size_bytes * 8.0 * 1e9 / (double)rate_bps;
-    return ns >= 9e18 ? UINT64_C(9000000000000000000) : (uint64_t)(ns + 0.5);
+    return fmtp_scaled_ns(factor, (double)size_bytes * 8.0 * 1e9 / (double)rate_bps);
 }

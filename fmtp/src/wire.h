@@ -138,6 +138,8 @@ size_t fmtp_repair_req_put(uint8_t *out, const struct fmtp_repair_req *req, unsi
  * set. */
 int fmtp_repair_req_get(const uint8_t *body, size_t len, unsigned k, struct fmtp_repair_req *req);
 
+/* Returns factor * ns, saturating. */
+uint64_t fmtp_scaled_ns(double factor, double ns);
 /* Returns factor * size * 8 / rate in ns, saturating; equations (1) and (2) of MPUP16 II. rate_bps
  * 0 gives 0. */
 uint64_t fmtp_scaled_tx_ns(double factor, uint32_t size_bytes, uint64_t rate_bps);

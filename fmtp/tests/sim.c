@@ -154,6 +154,9 @@ static void start_sender(struct sim *s)
                                      .overhead_bytes = (uint16_t)s->cfg.overhead_bytes,
                                      .f_snd = s->cfg.f_snd,
                                      .timer_from_bop = s->cfg.timer_from_bop,
+                                     .timer_by_handover = s->cfg.timer_by_handover,
+                                     .handover_ns = s->cfg.handover_ns,
+                                     .blocking = s->cfg.blocking,
                                      .r_mc_bps = s->cfg.rate_bps,
                                      .r_uc_bps = s->cfg.r_uc_bps,
                                      .max_products = s->cfg.max_products,
@@ -225,6 +228,7 @@ static void connect_receiver(struct sim_receiver *rx)
     rx->session = session.extended ? session.id : 0;
     fmtp_receiver_rtt(rx->core, 2 * rx->delay_ns);
     rx->connection++;
+    rx->inbox_len = 0;
     rx->partial_len[0] = rx->partial_len[1] = rx->skip[0] = rx->skip[1] = 0;
     rx->stream_free_ns = s->now_ns;
 }
@@ -339,6 +343,7 @@ void sim_free(struct sim *s)
         free(rx->retx_blocks);
         free(rx->ended_ns);
         free(rx->log);
+        free(rx->inbox);
         for (size_t n = 0; n < rx->nstrays; n++)
             free(rx->strays[n]);
         free(rx->strays);
@@ -529,6 +534,23 @@ static void buffer_datagram(struct sim *s, struct sim_receiver *rx, struct tp_pa
     tp_events_push(&s->events, e);
 }
 
+/* The sender reads what it wants of what arrived. */
+static void read_inbox(struct sim *s, struct sim_receiver *rx)
+{
+    size_t wants = fmtp_sender_peer_wants(s->sender, rx->peer);
+    size_t n = wants < rx->inbox_len ? wants : rx->inbox_len;
+
+    if (!n)
+        return;
+    int rc = fmtp_sender_peer_input(s->sender, rx->peer, rx->inbox, n, sender_now(s));
+    rx->inbox_len -= n;
+    memmove(rx->inbox, rx->inbox + n, rx->inbox_len);
+    if (rc < 0) {
+        s->closed++; /* its queue overflowed */
+        sim_reconnect(s, (int)(rx - s->rx), false);
+    }
+}
+
 static void deliver(struct sim *s, struct tp_event *e)
 {
     struct sim_receiver *rx = &s->rx[e->to];
@@ -547,10 +569,10 @@ static void deliver(struct sim *s, struct tp_event *e)
         rc = fmtp_receiver_stream(rx->core, p->bytes, p->len, receiver_now(rx));
     } else if (e->kind == TO_SENDER && e->connection == rx->connection) {
         log_stream(rx, false, p->bytes, p->len);
-        if (fmtp_sender_peer_input(s->sender, rx->peer, p->bytes, p->len, sender_now(s)) < 0) {
-            s->closed++; /* its queue overflowed */
-            sim_reconnect(s, e->to, false);
-        }
+        rx->inbox = realloc(rx->inbox, rx->inbox_len + p->len);
+        memcpy(rx->inbox + rx->inbox_len, p->bytes, p->len);
+        rx->inbox_len += p->len;
+        read_inbox(s, rx);
     }
     assert(rc == 0);
     (void)rc;
@@ -614,6 +636,8 @@ static uint64_t next_time(const struct sim *s)
         t = earlier(t, unleap(fmtp_receiver_deadline(rx->core), rx->leapt_ns));
         if (fmtp_sender_peer_pending(s->sender, rx->peer))
             t = earlier(t, rx->stream_free_ns);
+        if (rx->inbox_len && fmtp_sender_peer_wants(s->sender, rx->peer))
+            t = earlier(t, s->now_ns);
         const uint8_t *bytes;
         if (fmtp_receiver_output(rx->core, &bytes))
             t = earlier(t, s->now_ns);
@@ -623,6 +647,7 @@ static uint64_t next_time(const struct sim *s)
 
 static void serve(struct sim *s, struct sim_receiver *rx)
 {
+    read_inbox(s, rx);
     fmtp_receiver_timeout(rx->core, receiver_now(rx));
     const uint8_t *bytes;
     size_t len;

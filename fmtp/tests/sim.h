@@ -49,6 +49,8 @@ struct sim_receiver {
     struct sim_message *log;
     size_t nlog;
     uint64_t stream_free_ns;
+    uint8_t *inbox; /* what arrived at the sender, which has not read it */
+    size_t inbox_len;
     unsigned connection;                 /* bytes of an earlier one are lost */
     bool bad;                            /* in a burst of loss */
     uint8_t partial[2][FMTP_HEADER_LEN]; /* of the message being logged, by direction */
@@ -62,7 +64,8 @@ struct sim_config {
     uint64_t delay_spread_ns; /* receiver i: delay_ns + i * spread */
     uint32_t overhead_bytes;  /* below FMTP, per datagram */
     double f_snd, f_rcv, loss, duplicate, reorder;
-    bool timer_from_bop;
+    bool timer_from_bop, timer_by_handover, blocking;
+    uint64_t handover_ns;
     double burst_begins,
         burst_ends;      /* Gilbert-Elliott, per datagram; within a burst everything is lost */
     uint64_t reorder_ns; /* largest extra delay of a reordered datagram */

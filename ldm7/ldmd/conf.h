@@ -82,6 +82,9 @@ struct conf_settings {
     unsigned fmtp_layout;      /* fmtp.layout 2017|2021 (default 2021) */
     double f_snd, f_rcv;       /* fmtp.f_snd (5000), fmtp.f_rcv (20): Table II */
     bool timer_from_bop;       /* fmtp.timer_from bop|eop (eop) */
+    bool timer_by_handover;    /* fmtp.timer_by handover|rate (rate) */
+    double handover_us;        /* fmtp.handover_us (0), for each datagram */
+    bool blocking;             /* fmtp.blocking on|off (off) */
     uint64_t r_mc_bps;         /* fmtp.r_mc_bps (20 Mbit/s) */
     uint64_t b_rcv_bytes;      /* fmtp.b_rcv_bytes (8 MiB) */
     uint64_t b_snd_bytes;      /* fmtp.b_snd_bytes (0: the system's default) */

@@ -22,6 +22,7 @@ enum kind {
     KIND_MAC,
     KIND_REPAIR,
     KIND_TIMER,
+    KIND_TIMER_BY,
     KIND_SWITCH,
     KIND_WORD,
     KIND_PATH,
@@ -46,6 +47,9 @@ static const struct setting {
      "an integer from 2048 to 1073741824, in bytes"},
     {"fmtp.b_snd_bytes", KIND_UINT, AT(b_snd_bytes), 0, 1 << 30,
      "an integer from 0 (the system's default) to 1073741824, in bytes"},
+    {"fmtp.blocking", KIND_SWITCH, AT(blocking), 0, 1, "on or off"},
+    {"fmtp.handover_us", KIND_REAL, AT(handover_us), 0, 1e6,
+     "a number from 0 to 1e6, in microseconds for each datagram"},
     {"fmtp.r_uc_bps", KIND_UINT, AT(r_uc_bps), 0, 1e12,
      "an integer from 0 (no limit) to 1e12, in bit/s"},
     {"fmtp.held_products", KIND_UINT, AT(held_products), 0, 1e9,
@@ -60,6 +64,7 @@ static const struct setting {
     {"fmtp.mac_level", KIND_MAC, AT(mac_level), 0, 2,
      "auto, 0 (none), 1 (HMAC-SHA256) or 2 (Ed25519)"},
     {"fmtp.repair", KIND_REPAIR, AT(repair), 0, 2, "unicast, multicast or blocks"},
+    {"fmtp.timer_by", KIND_TIMER_BY, AT(timer_by_handover), 0, 1, "rate or handover"},
     {"fmtp.timer_from", KIND_TIMER, AT(timer_from_bop), 0, 1, "bop or eop"},
     {"fmtp.ttl", KIND_U8, AT(ttl), 1, 255, "an integer from 1 to 255"},
     {"ldm6.congestion_control", KIND_WORD, AT(congestion_control), 1,
@@ -150,16 +155,10 @@ static bool set_repair(char *at, const char *value)
     return false;
 }
 
-static bool set_timer(char *at, const char *value)
+static bool set_either(char *at, const char *value, const char *yes, const char *no)
 {
-    *(bool *)at = strcasecmp(value, "bop") == 0;
-    return *(bool *)at || strcasecmp(value, "eop") == 0;
-}
-
-static bool set_switch(char *at, const char *value)
-{
-    *(bool *)at = strcasecmp(value, "on") == 0;
-    return *(bool *)at || strcasecmp(value, "off") == 0;
+    *(bool *)at = strcasecmp(value, yes) == 0;
+    return *(bool *)at || strcasecmp(value, no) == 0;
 }
 
 /* Takes a word; min and max bound its length. */
@@ -257,8 +256,9 @@ enum conf_set_result conf_set(struct conf_settings *set, const char *name, const
             continue;
         if (s->kind == KIND_WORD || s->kind >= KIND_PATH ? set_text(at, s, value)
             : s->kind == KIND_REPAIR                     ? set_repair(at, value)
-            : s->kind == KIND_TIMER                      ? set_timer(at, value)
-            : s->kind == KIND_SWITCH                     ? set_switch(at, value)
+            : s->kind == KIND_TIMER                      ? set_either(at, value, "bop", "eop")
+            : s->kind == KIND_TIMER_BY                   ? set_either(at, value, "handover", "rate")
+            : s->kind == KIND_SWITCH                     ? set_either(at, value, "on", "off")
                                                          : set_number(at, s, value))
             return CONF_SET_OK;
         snprintf(valid, valid_bytes, "%s", s->valid);

@@ -38,7 +38,7 @@ static const char everything[] =
     "MULTICAST EXP 224.0.1.10\n"
     "SET fmtp.layout 2017\nSET fmtp.f_snd 12.5\nSET fmtp.f_rcv 2\nSET FMTP.R_MC_BPS 60000000\n"
     "SET fmtp.r_uc_bps 5000000\nSET fmtp.pdu_bytes 1200\nSET fmtp.mac_level 2\nSET fmtp.repair Unicast\n"
-    "SET fmtp.timer_from BOP\n"
+    "SET fmtp.timer_from BOP\nSET fmtp.timer_by Handover\nSET fmtp.handover_us 36.5\nSET fmtp.blocking On\n"
     "SET fmtp.b_rcv_bytes 600000000\nSET fmtp.b_snd_bytes 599999999\nSET fmtp.ttl 5\nSET ldm6.max_latency_s 100\n"
     "SET ldm7.verify_md5 1\nSET ldm6.congestion_control ctcp_187\n";
 
@@ -90,7 +90,8 @@ static void every_kind_of_setting(void **state)
     struct conf c;
     assert_int_equal(parse(&c, everything), 0);
     assert_int_equal(c.set.fmtp_layout, 2017);
-    assert_true(c.set.timer_from_bop);
+    assert_true(c.set.timer_from_bop && c.set.timer_by_handover && c.set.blocking);
+    assert_true(c.set.handover_us == 36.5);
     assert_true(c.set.f_snd == 12.5 && c.set.f_rcv == 2 && c.set.max_latency_s == 100);
     assert_int_equal(c.set.r_mc_bps, 60000000);
     assert_int_equal(c.set.b_rcv_bytes, 600000000);
@@ -179,7 +180,8 @@ static void defaults(void **state)
     assert_int_equal(c.set.mac_level, CONF_MAC_AUTO);
     assert_true(c.set.verify_md5);
     assert_string_equal(c.set.key_file, "");
-    assert_false(c.set.timer_from_bop);
+    assert_false(c.set.timer_from_bop || c.set.timer_by_handover || c.set.blocking);
+    assert_true(c.set.handover_us == 0);
     assert_true(c.set.f_snd == 5000 && c.set.f_rcv == 20); /* MPUP16, Table II */
     assert_true(c.set.max_latency_s == 3600);
     assert_string_equal(c.set.congestion_control, "");
@@ -223,6 +225,9 @@ static void all_errors_at_once(void **state)
         {"SET fmtp.ttl 256", "256"},
         {"SET fmtp.repair both", "both"},
         {"SET fmtp.timer_from now", "now"},
+        {"SET fmtp.timer_by size", "size"},
+        {"SET fmtp.handover_us -1", "-1"},
+        {"SET fmtp.blocking yes", "yes"},
         {"SET fmtp.mac_level 3", "3"},
         {"SET fmtp.layout 2018", "2018"},
         {"SET fmtp.speed 1", "fmtp.speed"},
