@@ -99,7 +99,15 @@ def run_command(options: RunOptions) -> int:
     if options.at is None and options.mixed:
         raise Failure("--mixed: found without --at; valid: --at ADDRESS --mixed", EXIT_USAGE)
     if options.at is None:
-        return run_experiment(options.name, options.clock, options, parts=options.parts or 1)
+        return run_experiment(
+            options.name,
+            options.clock,
+            options,
+            parts=options.parts or 1,
+            machines=options.machine,
+        )
+    if options.machine:
+        raise Failure("--machine: found with --at; valid: one of them", EXIT_USAGE)
     return _run_at(options)
 
 
@@ -337,9 +345,11 @@ def run_experiment(
     elsewhere: Opened | None = None,
     *,
     parts: int = 1,
+    machines: Sequence[str] = (),
 ) -> int:
     """Run the experiment, or show its plan. Return the exit code. `elsewhere`: opens the clock of
-    cells at workers. `parts`: guests of a cell, at most.
+    cells at workers. `parts`: guests of a cell, at most; `machines`: where those after the first
+    are.
 
     Raises SpecErrors, UsageError, RunError, NetworkError, OSError.
     """
@@ -351,7 +361,15 @@ def run_experiment(
         with elsewhere(planned) as clock:
             return _run_planned(name, spec, planned, clock, options, local=False)
     runs = options.runs.resolve()
-    clock = clock_of(clock_name, options, planned, runs, plan_only=options.dry_run, parts=parts)
+    clock = clock_of(
+        clock_name,
+        options,
+        planned,
+        runs,
+        plan_only=options.dry_run,
+        parts=parts,
+        machines=machines,
+    )
     return _run_planned(name, spec, planned, clock, options, local=True)
 
 

@@ -184,6 +184,7 @@ EXPERIMENT: Final = {
     "UNTIL_DECIDED": Variable("--until-decided", flag=True),
     "BUDGET": Variable("--budget"),
     "PARTS": Variable("--parts"),
+    "MACHINE": Variable("--machine", many=True),
     "AT": Variable("--at"),
     "MIXED": Variable("--mixed", flag=True),
 }  # fmt: skip

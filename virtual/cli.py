@@ -182,6 +182,12 @@ class SelftestOptions:
         bool,
         typer.Option("--parts", help="Check a link between two guests that run at once."),
     ] = False
+    machine: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="With --parts: run one guest there (`virtual parts`)."
+        ),
+    ] = ""
 
 
 @command(app, "selftest", told=told)
@@ -192,7 +198,38 @@ def selftest_command(options: SelftestOptions) -> int:
     """
     from virtual.selftest import cli as selftest
 
-    return selftest.main(options.json, native=options.native, in_parts=options.parts)
+    return selftest.main(
+        options.json, native=options.native, in_parts=options.parts, machine=options.machine
+    )
+
+
+@dataclass(kw_only=True)
+class PartsOptions:
+    """Options of `virtual parts`."""
+
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT")]
+
+
+@command(app, "parts", told=told)
+def parts_command(options: PartsOptions) -> int:
+    """Run parts of other machines' cells, in guests, until interrupted.
+
+    If you can reach the port, you can run programs in guests here.
+    """
+    import socket
+
+    from virtual.kernel_build import ensure_kernel
+    from virtual.parts import machines
+
+    try:
+        listener = socket.create_server(machines.address_of(options.address))
+    except (ValueError, OSError) as error:
+        raise Failure(f"virtual: {options.address}: {error}") from None
+    with listener:
+        kernel = ensure_kernel()
+        print(f"waiting for parts at {options.address}", flush=True)
+        machines.serve(listener, kernel, lambda text: print(text, flush=True))
+    return EXIT_OK
 
 
 def _numbers(text: str | list[int]) -> list[int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import compileall
 import contextlib
+import dataclasses
 import functools
 import os
 import shlex
@@ -48,6 +49,7 @@ EXCHANGE: Final = Path("/guest/exchange")
 # The guest's own directories (guest_init.sh): they hide the host's.
 OWN_DIRECTORIES: Final = tuple(map(Path, ("/tmp", "/run", "/dev", "/proc", "/sys")))
 CALENDAR: Final = "calendar"
+RESULT: Final = "exit"  # the file with the command's exit code (guest_init.sh)
 MARK: Final = "DOWNPOUR_GUEST"
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 EPOCH_S: Final = 1_767_225_600  # 2026-01-01 00:00 UTC: the guest's wall clock at its boot
@@ -62,9 +64,14 @@ class GuestError(Exception):
     """The guest could not do its work; the text says why."""
 
 
+class NoResultError(GuestError):
+    """The guest ended, but its command did not."""
+
+
 @dataclass(frozen=True)
 class Share:
-    """A host directory at its own place in the guest."""
+    """A host directory at its own place in the guest. A relative `source` is below the guest's
+    exchange directory."""
 
     source: Path
     target: Path
@@ -85,8 +92,9 @@ class GuestSpec:
     seed: int = 1
     limit_s: float | None = None
     stall_s: float = STALL_S
-    # Time passes as a calendar allows, whose socket is CALENDAR in the exchange directory.
-    in_parts: bool = False
+    # Time passes as a calendar allows, whose socket is CALENDAR in the exchange directory. It is a
+    # descriptor that closes when the calendar ends; the guest then ends too.
+    calendar_fd: int | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,12 @@ def guest_python() -> str:
     """Return the path of this installation's Python in a guest, which sees the host's files."""
     inside = PYTHON.is_relative_to(ROOT)
     return str(CHECKOUT / PYTHON.relative_to(ROOT) if inside else PYTHON)
+
+
+def guest_path(path: Path) -> Path:
+    """Return where the guest sees a file of the checkout; other files keep their paths."""
+    absolute = path.resolve()
+    return CHECKOUT / absolute.relative_to(ROOT) if absolute.is_relative_to(ROOT) else absolute
 
 
 def job_script(spec: GuestSpec) -> str:
@@ -170,7 +184,7 @@ def command_line(kernel: Kernel, spec: GuestSpec, exchange: Path) -> list[str]:
         *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"),
         f"mem={max(256, spec.memory_bytes // 2**20)}M",
         *("quiet", "con=null", "con0=null,fd:1", "ssl=null"),
-        f"{EXTERNAL_TIME}{exchange}/{CALENDAR}" if spec.in_parts else TIME_TRAVEL,
+        f"{EXTERNAL_TIME}{exchange}/{CALENDAR}" if spec.calendar_fd is not None else TIME_TRAVEL,
         f"time-travel-start={EPOCH_S * 10**9}",
         f"seccomp={'on' if kernel.seccomp else 'off'}",
         f"uml_dir={exchange}/uml/",
@@ -244,7 +258,10 @@ class Guest:
             self.exchange = Path(name)
             self._stack.callback(shutil.rmtree, self.exchange, ignore_errors=True)
             installation = hidden_shares((ROOT / ".venv", PYTHON.parents[1], BUILD, *spec.reads))
-            shares = (Share(ROOT, CHECKOUT), *installation, *spec.shares)
+            shares = [
+                dataclasses.replace(share, source=self.exchange / share.source)
+                for share in (Share(ROOT, CHECKOUT), *installation, *spec.shares)
+            ]
             self._write("mounts", mounts_text(shares))
             (self.exchange / "shares").mkdir()
             for number, share in enumerate(shares):
@@ -295,7 +312,7 @@ class Guest:
                     [self.exchange, memory],
                     console,
                     prepare=lambda: os.sched_setaffinity(0, {core}),
-                    connects=self.spec.in_parts,
+                    calendar_fd=self.spec.calendar_fd,
                 )
             except (OSError, WallError) as error:
                 raise GuestError(f"{self.kernel.path}: {error}") from None
@@ -360,10 +377,10 @@ class Guest:
     def _result(self) -> int:
         """Return the exit code that init wrote."""
         with contextlib.suppress(OSError, ValueError):
-            return int((self.exchange / "exit").read_text())
+            return int((self.exchange / RESULT).read_text())
         console = (self.exchange / "console").read_text(errors="replace").strip()
         last = "\n".join(console.splitlines()[-8:])
-        raise GuestError(f"the guest ended without a result. Its console says:\n{last}")
+        raise NoResultError(f"the guest ended without a result. Its console says:\n{last}")
 
     def wait(self) -> int:
         """Wait for the end; return the exit code. Raises GuestError, see `poll`."""

@@ -91,7 +91,8 @@ def chosen_walls() -> Walls:
 class WalledProcess:
     """A kernel behind `walls`, below its warden. `pid`: of the kernel. `temporary`: directories
     that the warden removes if this process is gone; the first is never empty. `console`: receives
-    what the kernel prints. `connects`: to Unix sockets; namespaces must then hide the host's.
+    what the kernel prints. `calendar_fd`: the kernel connects to a calendar, and ends
+    when this descriptor closes; namespaces must then hide the host's sockets.
     Raises WallError, OSError."""
 
     def __init__(
@@ -103,10 +104,10 @@ class WalledProcess:
         console: IO[bytes],
         *,
         prepare: Callable[[], None] | None = None,
-        connects: bool = False,
+        calendar_fd: int | None = None,
     ) -> None:
         walls = chosen_walls()
-        if connects and walls.names and not walls.namespaces:
+        if calendar_fd is not None and walls.names and not walls.namespaces:
             raise WallError(
                 f"found {walls}; valid: namespaces, as guests in parts connect to their calendar"
             )
@@ -116,8 +117,9 @@ class WalledProcess:
         order = Order(
             argv=list(argv), environment=dict(environment), view=asdict(view),
             writable=[*map(str, temporary), *view.write], temporary=[str(p) for p in temporary],
-            walls=walls.names, user_namespace=walls.user_namespace, connects=connects,
-            life_fd=life_read, report_fd=report_write,
+            walls=walls.names, user_namespace=walls.user_namespace,
+            connects=calendar_fd is not None,
+            life_fd=life_read, calendar_fd=calendar_fd, report_fd=report_write,
         )  # fmt: skip
         try:
             self.warden = subprocess.Popen(
@@ -127,7 +129,7 @@ class WalledProcess:
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,
                 env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},
-                pass_fds=(life_read, report_write),
+                pass_fds=order.kept_fds,
                 start_new_session=True,
                 preexec_fn=prepare,
             )

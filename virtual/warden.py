@@ -37,8 +37,8 @@ EXIT_NOT_STARTED: Final = 127
 class Order:
     """The launcher's order. `temporary`: removed if the launcher is gone. `walls`: of NAMESPACES
     and LANDLOCK. `user_namespace`: the other namespaces need one. `connects`: to sockets in its
-    view. `life_fd`: closes when the launcher ends; `report_fd`: takes one line of JSON, with `pid`
-    or `error`."""
+    view. `life_fd`: closes when the launcher ends; `calendar_fd`: if not None, closes when the
+    guest's calendar ends; `report_fd`: takes one line of JSON, with `pid` or `error`."""
 
     argv: list[str]
     environment: dict[str, str]
@@ -49,7 +49,14 @@ class Order:
     user_namespace: bool
     connects: bool
     life_fd: int
+    calendar_fd: int | None
     report_fd: int
+
+    @property
+    def kept_fds(self) -> list[int]:
+        """Return the descriptors that the warden keeps open, and the kernel does not."""
+        fds = (self.life_fd, self.calendar_fd, self.report_fd)
+        return [fd for fd in fds if fd is not None]
 
 
 def main(arguments: list[str]) -> int:
@@ -60,7 +67,7 @@ def main(arguments: list[str]) -> int:
     order = Order(**json.load(sys.stdin))
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)
-    for fd in (order.life_fd, order.report_fd):
+    for fd in order.kept_fds:
         os.set_inheritable(fd, False)
     complaint_fd, kernel_fd = os.pipe()  # closed when the kernel runs
     try:
@@ -110,9 +117,11 @@ def _report(order: Order, value: dict[str, object]) -> None:
 
 
 def _wait(order: Order, pid: int) -> int:
-    """Wait until the kernel ends; if the launcher is gone, end it and remove its files."""
-    ready, _, _ = select.select([order.life_fd, os.pidfd_open(pid)], [], [])
-    if order.life_fd in ready:
+    """Wait until the kernel ends; if the launcher or the calendar is gone, end it. If the launcher
+    is, also remove its files."""
+    needed = [fd for fd in (order.life_fd, order.calendar_fd) if fd is not None]
+    ready, _, _ = select.select([*needed, os.pidfd_open(pid)], [], [])
+    if any(fd in ready for fd in needed):
         os.kill(pid, signal.SIGKILL)  # not yet waited for, so the number is still its own
     _, status = os.waitpid(pid, 0)
     # Also if the launcher ended at the same moment.

@@ -43,7 +43,6 @@ from topologies.model.network import Network
 from topologies.model.parts import plan as plan_parts
 from virtual.cores import available_cores
 from virtual.guest import (
-    CHECKOUT,
     EXCHANGE,
     STALL_S,
     Guest,
@@ -51,6 +50,7 @@ from virtual.guest import (
     GuestSpec,
     Share,
     Times,
+    guest_path,
     guest_python,
 )
 from virtual.kernel_build import Kernel
@@ -219,12 +219,6 @@ class NativeClock:
 
 
 # -- virtual ----------------------------------------------------------------------------------
-def guest_path(path: Path) -> Path:
-    """Return where the guest sees a file of the checkout; other files keep their paths."""
-    absolute = path.resolve()
-    return CHECKOUT / absolute.relative_to(ROOT) if absolute.is_relative_to(ROOT) else absolute
-
-
 def guest_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
     """Return the memory of a cell's guest: its queues as `queue_place` asks for them, what waits in
     the sender's traffic control, and its programs. Pages take memory of the machine only once
@@ -256,6 +250,7 @@ class VirtualProcess:
         stall_s: float,
         beside: Sequence[str] = (),
         parts: int = 1,
+        machines: Sequence[str] = (),
     ) -> None:
         self._out = out
         shares = [Share(out.resolve(), GUEST_OUT, writable=True)]
@@ -302,7 +297,7 @@ class VirtualProcess:
         try:
             if plan.count > 1:
                 known = in_parts.plan_of(plan, inside.build)
-                self._together = in_parts.start(kernel, spec, known, prepare)
+                self._together = in_parts.start(kernel, spec, known, prepare, machines)
                 self._guest = self._together.guests[0]
             else:
                 self._guest = Guest(kernel, spec, prepare=prepare)
@@ -373,7 +368,8 @@ class VirtualProcess:
         assert self._together is not None
         hosts = [[host.name for host in part] for part in self._others]
         with contextlib.suppress(GuestError):
-            return {"hosts": hosts, **dataclasses.asdict(self._together.report())}
+            measured = dataclasses.asdict(self._together.report())
+            return {"hosts": hosts, **{n: v for n, v in measured.items() if n != "ended"}}
         return {"hosts": hosts}
 
     @property
@@ -395,7 +391,8 @@ def sample_of(clock: Clock) -> str:
 
 class VirtualClock:
     """Guests in virtual time: one per core, of this user, without root. `beside`: a program that
-    runs in each guest beside the cell, for tests that disturb it."""
+    runs in each guest beside the cell, for tests that disturb it. `machines`: where the parts of a
+    cell after the first run, if not here."""
 
     name = "virtual"
 
@@ -408,11 +405,13 @@ class VirtualClock:
         stall_s: float = STALL_S,
         beside: Sequence[str] = (),
         parts: int = 1,
+        machines: Sequence[str] = (),
     ) -> None:
-        self.kernel, self.parts = kernel, parts
+        self.kernel, self.parts, self._machines = kernel, parts, tuple(machines)
         self._beside = tuple(beside)
         self._limit_s, self._stall_s = limit_s, stall_s
-        self.jobs = jobs if jobs is not None else max(1, len(available_cores()) // parts)
+        at_once = 1 if machines else max(1, len(available_cores()) // parts)
+        self.jobs = jobs if jobs is not None else at_once
         self._share_bytes: int | None = None
 
     def turns(self) -> Turns:
@@ -452,6 +451,7 @@ class VirtualClock:
             stall_s=self._stall_s,
             beside=self._beside,
             parts=self.parts,
+            machines=self._machines,
         )
 
     def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
@@ -463,6 +463,7 @@ class VirtualClock:
         return {
             "clock": self.name,
             **({"parts": self.parts} if self.parts > 1 else {}),
+            **({"machines": list(self._machines)} if self._machines else {}),
             "virtual_kernel": {
                 "version": self.kernel.version,
                 "digest": self.kernel.digest,

@@ -15,6 +15,7 @@ from experiments.runs.cell_process import CellProblem, Clock, NativeClock, Virtu
 from experiments.runs.options import GuestOptions, RunChoices
 from experiments.runs.together import unsuitable, unsuitable_options
 from virtual.kernel_build import Kernel, KernelError, find_kernel
+from virtual.parts.machines import address_of
 
 # A plan starts no guest, so the kernel need not be built yet.
 _NOT_BUILT: Final = Kernel(Path("not-built"), "not built yet", "", seccomp=False)
@@ -38,11 +39,13 @@ def clock_of(
     *,
     plan_only: bool = False,
     parts: int = 1,
+    machines: Sequence[str] = (),
 ) -> Clock:
     """Return the requested clock, suitable for all that is planned, with results below `runs`.
 
     Raises UsageError or RunError. `plan_only`: nothing will run, so a kernel may be missing.
     """
+    _check_machines(machines, options, parts)
     if name == "native":
         if parts > 1:
             raise UsageError(f"found --parts {parts}; valid: 1 with the native clock")
@@ -71,6 +74,7 @@ def clock_of(
         limit_s=options.limit_s,
         stall_s=options.stall_s,
         parts=parts,
+        machines=machines,
     )
     try:
         clock.fit([(p.cell, p.trace.size_bytes) for p in planned])
@@ -82,6 +86,19 @@ def clock_of(
     if on_disk:
         runner.check_disk(on_disk, runs)
     return clock
+
+
+def _check_machines(machines: Sequence[str], options: GuestOptions, parts: int) -> None:
+    """Check the machines of a cell's parts. Raises UsageError."""
+    try:
+        for machine in machines:
+            address_of(machine)
+    except ValueError as error:
+        raise UsageError(f"--machine: {error}") from None
+    if machines and parts < 2:
+        raise UsageError("--machine: found --parts 1; valid: --parts 2 or more")
+    if machines and options.jobs not in (None, 1):
+        raise UsageError(f"--machine: found --jobs {options.jobs}; valid: 1")
 
 
 def _check_parts(

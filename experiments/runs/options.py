@@ -230,6 +230,14 @@ class RunOptions(NamedRun):
         typer.Option(help="virtual: guests whose clock jumps from event to event; needs no root."),
     ] = "native"
     parts: Annotated[int | None, _PARTS] = None
+    machine: Annotated[
+        list[str],
+        typer.Option(
+            metavar="HOST:PORT",
+            help="With --parts: run the parts after the first at this machine (`virtual parts`). "
+            "Several are possible.",
+        ),
+    ] = field(default_factory=list)
     at: Annotated[
         str | None,
         typer.Option(

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from common.places import BUILD
 from experiments.cells.run_directory import write_text
 from topologies.model.parts import Parts
 from topologies.remote import part_plan
 from topologies.remote.part_plan import PartPlan
-from virtual.guest import EXCHANGE, GuestError, GuestSpec, guest_python
+from virtual.guest import EXCHANGE, GuestError, GuestSpec, guest_path, guest_python
 from virtual.kernel_build import Kernel
 from virtual.parts.calendar import window_of
+from virtual.parts.links import LinkFile
+from virtual.parts.machines import Work, hire, sameness
 from virtual.parts.together import Together
 
 FILE: Final = "parts.json"
@@ -28,10 +31,14 @@ def plan_of(parts: Parts, build: Path) -> PartPlan:
 
 
 def start(
-    kernel: Kernel, spec: GuestSpec, plan: PartPlan, prepare: Callable[[Path], None]
+    kernel: Kernel,
+    spec: GuestSpec,
+    plan: PartPlan,
+    prepare: Callable[[Path], None],
+    machines: Sequence[str] = (),
 ) -> Together:
-    """Start part 0, of `spec`, and the others. `prepare`: puts the cell's files into a guest's
-    exchange directory. Raises GuestError."""
+    """Start part 0, of `spec`, and the others, at `machines` if there are any. `prepare`: puts the
+    cell's files into a guest's exchange directory. Raises GuestError."""
 
     def put(exchange: Path) -> None:
         prepare(exchange)
@@ -42,8 +49,19 @@ def start(
         seed = spec.seed + part * SEEDS
         return dataclasses.replace(spec, argv=argv, shares=(), seed=seed)
 
-    specs = [spec, *(other(part) for part in range(1, len(plan.others) + 1))]
-    return Together(kernel, specs, part_plan.files_of(len(specs)), plan.window_ns, prepare=put)
+    others = {part: other(part) for part in range(1, len(plan.others) + 1)}
+    links = [LinkFile(*file) for file in part_plan.files_of(1 + len(others))]
+    if not machines:
+        return Together(kernel, {0: spec, **others}, links, plan.window_ns, prepare=put)
+    if plan.build != guest_path(BUILD):
+        raise GuestError(f"found programs in {plan.build}; valid with --machine: {BUILD}")
+    same, files = sameness(kernel), {FILE: plan.to_json()}
+
+    def work(share: Mapping[int, GuestSpec]) -> Work:
+        return Work(same, plan.window_ns, links, share, files)
+
+    far = hire(machines, work, others)
+    return Together(kernel, {0: spec}, links, plan.window_ns, prepare=put, far=far)
 
 
 def poll(guests: Together) -> int | None:
@@ -53,6 +71,6 @@ def poll(guests: Together) -> int | None:
         return failed
     for part, code in guests.codes.items():
         if part > 0 and code != 0:
-            said = (guests.guests[part].exchange / "stderr").read_text(errors="replace").strip()
-            raise GuestError(f"part {part} ended with {code}: {said[-500:] or 'it said nothing'}")
+            said = guests.output(part)[1].strip()[-500:] or "it said nothing"
+            raise GuestError(f"part {part} ended with {code}: {said}")
     return None if codes is None else codes[0]

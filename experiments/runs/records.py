@@ -66,13 +66,15 @@ class WorkersRecord(TypedDict):
 
 class ClockRecord(TypedDict, total=False):
     """The clock of cells. `virtual_kernel`: of guests on this machine; `hosts`: the machines of the
-    network's hosts that are not here, by host; `parts`: guests of a cell, at most."""
+    network's hosts that are not here, by host; `parts`: guests of a cell, at most;
+    `machines`: where those after the first are, if not here."""
 
     clock: str
     virtual_kernel: KernelRecord
     workers: WorkersRecord
     hosts: dict[str, str]
     parts: int
+    machines: list[str]
 
 
 class Environment(TypedDict):

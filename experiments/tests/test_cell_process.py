@@ -25,11 +25,11 @@ from experiments.runs.cell_process import (
     NativeClock,
     VirtualClock,
     guest_memory_bytes,
-    guest_path,
     host_memory_bytes,
     parse_events,
 )
 from protocols import registry
+from virtual.guest import guest_path
 from virtual.kernel_build import Kernel
 
 KERNEL = Kernel(Path("/k/linux"), "7.2.11", "0123abcd", True)

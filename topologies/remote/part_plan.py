@@ -17,7 +17,8 @@ from topologies.model.parts import CutHost, CutNic
 
 PORT: Final = 7077  # of the part's agent
 ASKING: Final = "ask"  # the interface of what part 0 asks: ask1, ... in part 0, ask in the part
-DIRECTIONS: Final = ("down", "up", "ask", "answer")  # down, ask: from part 0
+DIRECTIONS: Final = ("down", "up", "ask", "answer")
+FROM_0: Final = ("down", "ask")
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,12 @@ def file_of(part: int, direction: str) -> str:
     return f"{part}-{direction}"
 
 
-def files_of(parts: int) -> list[str]:
-    """Return the names of all files of batches."""
-    return [file_of(part, d) for part in range(1, parts) for d in DIRECTIONS]
+def files_of(parts: int) -> list[tuple[str, int, int]]:
+    """Return all files of batches: their names, and from which part to which they go."""
+    ways = [
+        (d, (0, part) if d in FROM_0 else (part, 0)) for part in range(1, parts) for d in DIRECTIONS
+    ]
+    return [(file_of(max(way), d), *way) for d, way in ways]
 
 
 def addresses_of(part: int) -> tuple[str, str]:

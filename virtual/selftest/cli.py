@@ -121,19 +121,27 @@ def _native(table: Table) -> dict[str, Any]:
     return {"kernel": platform.release(), "real_s": time.monotonic() - began}
 
 
-def _problem(json_file: Path | None, native: bool, parts: bool) -> str:
+def _problem(json_file: Path | None, native: bool, parts: bool, machine: str) -> str:
     if json_file is not None and not json_file.parent.is_dir():
         return f"found --json '{json_file}'; valid: a file in a directory that exists"
     if native and parts:
         return "found --native and --parts; valid: one of them"
+    if machine and not parts:
+        return f"found --machine {machine} without --parts; valid: both"
     if native and os.geteuid() != 0:
         return "found --native as an ordinary user; valid: as root (it makes network namespaces)"
     return ""
 
 
-def main(json_file: Path | None = None, *, native: bool = False, in_parts: bool = False) -> int:
+def main(
+    json_file: Path | None = None,
+    *,
+    native: bool = False,
+    in_parts: bool = False,
+    machine: str = "",
+) -> int:
     """Measure and judge. Return the exit code. Raises GuestError and KernelError."""
-    if problem := _problem(json_file, native, in_parts):
+    if problem := _problem(json_file, native, in_parts, machine):
         print(f"selftest: {problem}", file=sys.stderr)
         return EXIT_USAGE
     missing = next((path for path in (TIMERS, UDP) if not path.exists()), None)
@@ -146,7 +154,7 @@ def main(json_file: Path | None = None, *, native: bool = False, in_parts: bool 
         if native:
             facts = _native(table)
         elif in_parts:
-            facts = parts.fill(table.take, table.add, ensure_kernel())
+            facts = parts.fill(table.take, table.add, ensure_kernel(), machine)
         else:
             facts = _virtual(table, ensure_kernel())
     except SelftestError as error:
@@ -179,6 +187,8 @@ def _summary(rows: Sequence[Row], facts: dict[str, Any], *, judged: bool) -> int
             f"guests at once: {work_s:.1f} s of work in {facts['longest_s']:.1f} s, "
             f"{facts['windows']} windows"
         )
+        costs = [f"{ms:.2f} ms {name}" for name, ms in facts["window_ms"].items()]
+        print(f"real time of a window: {', '.join(costs)}")
     for test in off:
         print(f"  OFF: {test}")
     return EXIT_FAILED if off or not rows else EXIT_OK

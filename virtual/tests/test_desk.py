@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import mmap
 import os
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from common.places import ROOT
-from virtual.parts.desk import ACK, RUN, START, WAIT
+from virtual.parts.desk import ACK, RUN, START, WAIT, Order, Place
 
 MESSAGE = struct.Struct("=IIQ")
 MS = 1_000_000
@@ -79,7 +80,7 @@ class PlayedKernel:
 
 @contextmanager
 def desk(
-    directory: Path, parts: int, *words: str
+    directory: Path, parts: int, *, together: bool = True
 ) -> Iterator[tuple[subprocess.Popen[str], list[PlayedKernel]]]:
     with ExitStack() as stack:
         listeners = []
@@ -89,10 +90,11 @@ def desk(
             listener.listen(1)
             listeners.append(listener)
         fds = [listener.fileno() for listener in listeners]
+        places = [Place(part, fd, str(directory / f"exit-{part}")) for part, fd in enumerate(fds)]
+        order = json.dumps(dataclasses.asdict(Order(WINDOW, together, places)))
         process = stack.enter_context(
             subprocess.Popen(
-                [sys.executable, "-S", "-m", "virtual.parts.desk", *words, str(WINDOW)]
-                + [str(fd) for fd in fds],
+                [sys.executable, "-S", "-m", "virtual.parts.desk", order],
                 cwd=ROOT,
                 pass_fds=fds,
                 stdout=subprocess.PIPE,
@@ -119,9 +121,11 @@ def test_two_kernels_share_windows(tmp_path: Path) -> None:
         assert a.is_held()
         b.wait(None)
         assert a.runs() == (12 * MS, 2 * WINDOW)
+        (tmp_path / "exit-1").write_text("0\n")
         b.socket.close()
         a.wait(100 * MS)
         assert a.runs() == (100 * MS, 110 * MS)
+        (tmp_path / "exit-0").write_text("3\n")
         a.socket.close()
         out, said = process.communicate(timeout=20)
     assert process.returncode == 0, said
@@ -132,7 +136,7 @@ def test_two_kernels_share_windows(tmp_path: Path) -> None:
 
 
 def test_in_turn_only_one_runs(tmp_path: Path) -> None:
-    with desk(tmp_path, 2, "--in-turn") as (_, (a, b)):
+    with desk(tmp_path, 2, together=False) as (_, (a, b)):
         a.wait(3 * MS)
         b.wait(4 * MS)
         assert a.runs() == (3 * MS, WINDOW)
@@ -161,4 +165,17 @@ def test_a_kernel_that_breaks_the_protocol_ends_the_calendar(tmp_path: Path, fau
                 kernel.wait(5 * MS)
                 expected = "part 0: its kernel does not share its time"
         _, said = process.communicate(timeout=20)
-    assert (process.returncode, said) == (1, f"calendar: {expected}\n")
+    assert (process.returncode, said) == (1, f"{expected}\n")
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_kernel_that_ends_without_a_result_ends_the_calendar(tmp_path: Path, runs: bool) -> None:
+    with desk(tmp_path, 2) as (process, (a, b)):
+        if runs:
+            a.wait(3 * MS)
+            b.wait(4 * MS)
+            b.runs()
+        b.socket.close()
+        _, said = process.communicate(timeout=20)
+
+    assert (process.returncode, said) == (1, "part 1: its kernel ended without a result\n")

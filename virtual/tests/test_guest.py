@@ -86,7 +86,7 @@ def test_the_command_line_fixes_clock_seed_memory_and_mode() -> None:
     assert "seccomp=on" in words
     assert "downpour_seed=7" in words
     assert "ro" in words
-    parts = command_line(KERNEL, GuestSpec(argv=("true",), in_parts=True), Path("/x"))
+    parts = command_line(KERNEL, GuestSpec(argv=("true",), calendar_fd=9), Path("/x"))
     assert "time-travel=ext:/x/calendar" in parts
     assert "time-travel=inf-cpu" not in parts
     older = Kernel(Path("/k/linux"), "6.1.190", "0123abcd", False)

@@ -49,7 +49,7 @@ def finished(request: pytest.FixtureRequest, kernel: Kernel) -> Iterator[Callabl
                 assert guest.wait() == 0
                 return guest
             window_ns = window_of([20_000_000])
-            parts = stack.enter_context(Together(kernel, [spec], [], window_ns))
+            parts = stack.enter_context(Together(kernel, {0: spec}, [], window_ns))
             assert parts.wait() == [0]
             return parts.guests[0]
 

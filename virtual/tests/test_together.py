@@ -15,6 +15,7 @@ from virtual import status_page
 from virtual.guest import GuestError, GuestSpec, processes_of
 from virtual.kernel_build import Kernel
 from virtual.parts.calendar import window_of
+from virtual.parts.links import LinkFile
 from virtual.parts.together import LINKS, Together
 
 pytestmark = pytest.mark.emulated
@@ -24,8 +25,8 @@ WINDOW_NS = window_of([20_000_000])
 END_S = 3.0  # within 1 s on an idle machine
 
 
-def spec(script: str) -> GuestSpec:
-    return GuestSpec(argv=("sh", "-c", script), limit_s=120)
+def specs(*scripts: str) -> dict[int, GuestSpec]:
+    return {n: GuestSpec(("sh", "-c", one), limit_s=120) for n, one in enumerate(scripts)}
 
 
 def virtual_ns(parts: Together, part: int) -> int:
@@ -43,8 +44,8 @@ def wait_for(parts: Together, part: int, second: float) -> None:
 
 def test_guests_end_with_their_own_codes_and_leave_nothing(kernel: Kernel) -> None:
     scripts = ("sleep 1; exit 3", "sleep 5; echo done >$DOWNPOUR_LINKS/from-b; exit 0")
-    with Together(kernel, [spec(s) for s in scripts], ["a-to-b"], WINDOW_NS) as parts:
-        exchanges = [guest.exchange for guest in parts.guests]
+    with Together(kernel, specs(*scripts), [LinkFile("a-to-b", 0, 1)], WINDOW_NS) as parts:
+        exchanges = [guest.exchange for guest in parts.guests.values()]
         assert parts.wait() == [3, 0]
         assert (exchanges[0] / LINKS / "from-b").read_text() == "done\n"
         report = parts.report()
@@ -60,7 +61,7 @@ def test_a_guest_is_never_two_windows_ahead(kernel: Kernel) -> None:
     other's time lies between the first one's before and after the reading."""
     idle = "while :; do sleep 0.005; done"
     busy = "while :; do sleep 0.005; /bin/true; /bin/true; /bin/true; done"
-    with Together(kernel, [spec(busy), spec(idle)], [], WINDOW_NS) as parts:
+    with Together(kernel, specs(busy, idle), [], WINDOW_NS) as parts:
         for part in (0, 1):
             wait_for(parts, part, 12)
         for _ in range(200):
@@ -74,17 +75,17 @@ def test_a_guest_is_never_two_windows_ahead(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("victim", ["calendar", "guest"])
 def test_all_end_within_a_second_with_the_reason(kernel: Kernel, victim: str) -> None:
-    with Together(kernel, [spec("sleep 1000000")] * 3, [], WINDOW_NS) as parts:
+    with Together(kernel, specs(*["sleep 1000000"] * 3), [], WINDOW_NS) as parts:
         wait_for(parts, 0, 12)
-        exchanges = [guest.exchange for guest in parts.guests]
+        exchanges = [guest.exchange for guest in parts.guests.values()]
         if victim == "calendar":
             parts.calendar.send_signal(signal.SIGKILL)
-            expected = r"the calendar of the parts ended \(killed by SIGKILL\)"
+            expected = r"^the calendar of the parts ended \(killed by SIGKILL\)$"
         else:
             for pid in processes_of(exchanges[1]):
                 with contextlib.suppress(ProcessLookupError):  # it ended with another
                     os.kill(pid, signal.SIGKILL)
-            expected = r"part 1: the guest ended without a result"
+            expected = r"^part 1: its kernel ended without a result$"
         killed = time.monotonic()
         with pytest.raises(GuestError, match=expected):
             parts.wait()
