@@ -17,6 +17,7 @@ from experiments.design.spec import (
     JoinLeaveSpec,
     UsageError,
     at_level,
+    bundled,
     find,
     load,
 )
@@ -116,3 +117,18 @@ def test_a_cut_needs_a_second_controller_domain() -> None:
     spec = load(find("multidomain")).model_copy(update={"topology": "geni5"})
     with pytest.raises(UsageError, match="cut: found 'handoff' with topology geni5.*twocores"):
         plan(at_level(spec, "quick"), "quick")
+
+
+def test_only_claims_whose_words_say_so_are_about_each_step() -> None:
+    """Whatever a run shows: "each further flow" is about each step, "the longer, the fewer" is
+    about the range."""
+    claims = [c for name in bundled() for c in load(find(name)).claims]
+    ordered = [c for c in claims if c.kind in ("increases", "decreases")]
+    wrong = [
+        c.text
+        for c in ordered
+        if (re.search("each (further|step|receiver without)", c.text) is None)
+        is not (c.steps == "trend")
+    ]
+    assert not wrong
+    assert {c.steps for c in ordered} == {"each", "trend"}

@@ -12,6 +12,7 @@ blocks. A run that is too short for a bootstrap has no interval.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -164,6 +165,24 @@ def common(a: Estimate, b: Estimate) -> list[tuple[int, float, float]]:
     of_b = dict(zip(b.repeats, b.values, strict=True)) if b.repeats else {}
     of_a = zip(a.repeats, a.values, strict=True) if a.repeats else ()
     return [(repeat, value, of_b[repeat]) for repeat, value in of_a if repeat in of_b]
+
+
+def comparable(y: Sequence[Estimate]) -> list[Estimate]:
+    """Return the estimates over the repeats that all share, as other repeats' windows would shift
+    some means and not others. Unchanged if all have the same repeats, or none is shared."""
+    of = [set(e.repeats) for e in y]
+    shared = set.intersection(*of) if of else set()
+    if not shared or all(repeats == shared for repeats in of):
+        return list(y)
+    return [
+        over_repeats(
+            *zip(
+                *((v, r) for v, r in zip(e.values, e.repeats, strict=True) if r in shared),
+                strict=True,
+            )
+        )
+        for e in y
+    ]
 
 
 def difference(a: Estimate, b: Estimate) -> Estimate:
@@ -340,15 +359,16 @@ def trend_over_repeats(y: Sequence[Estimate]) -> tuple[int, float] | None:
     """Return the side (1: rising) and the exact two-sided p of Kendall's test with repeats as
     blocks (Hirsch and Slack 1984): the sum over repeats of how many more pairs of values rise than
     fall. It compares values of one repeat only, so that repeats may differ in level and in how
-    strong a trend they show. None unless all share two repeats."""
-    order = sorted(set.intersection(*(set(e.repeats) for e in y)))
+    strong a trend they show, and lack values. None without two repeats of two values or more."""
+    have = Counter(repeat for e in y for repeat in e.repeats)
+    order = sorted(repeat for repeat, values in have.items() if values > 1)
     if len(order) < 2:
         return None
     by_repeat = [dict(zip(e.repeats, e.values, strict=True)) for e in y]
     total = pairs = 0
     chances = np.ones(1)
     for repeat in order:
-        row = np.array([values[repeat] for values in by_repeat])
+        row = np.array([values[repeat] for values in by_repeat if repeat in values])
         total += int(np.triu(np.sign(row[None, :] - row[:, None])).sum())
         falling = _falling_pairs(row)
         pairs += len(falling) - 1

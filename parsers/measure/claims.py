@@ -234,7 +234,7 @@ def _linear(claim: Claim, line: Line) -> Part:
     if len(set(line.x)) < 3:
         return _too_few(claim, line, 3)
     assert claim.over is not None
-    fit = intervals.regression(_numbers(line), line.y)
+    fit = intervals.regression(_numbers(line), intervals.comparable(line.y))
     factor, metric = FACTORS[claim.over], METRICS[claim.metric]
     per = 1 / metric.scale * factor.scale
     unit = f"{metric.shown_unit or '1'} per {factor.shown_unit or factor.symbol}"
@@ -258,6 +258,7 @@ def _linear(claim: Claim, line: Line) -> Part:
 
 
 def _flat(claim: Claim, line: Line) -> Part:
+    line = replace(line, y=tuple(intervals.comparable(line.y)))
     limit = FLAT_AT_MOST if claim.at_most is None else claim.at_most
     means = [e.mean for e in line.y]
     mean = sum(means) / len(means)

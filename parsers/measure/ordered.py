@@ -4,12 +4,13 @@
 *At each step*: every step must do so by its own interval. Where the quantity saturates, the last
 steps change nothing, and no number of repeats decides such a claim.
 
-*Over the range* (`steps: trend`): windows of one trace differ in how much a level changes, so that
-intervals of a few repeats are wide even where each repeat shows the same order. So two tests are
-made, each at half the error: of the fitted change (`intervals.fitted_change`), and Kendall's
-(`intervals.trend_over_repeats`). Held if one finds the claim's side, and no step goes the opposite
-way. Not held if one finds the other side, or if a step goes the opposite way, by intervals that are
-wider by Bonferroni's rule: of level lines, 2.5 % have such a step.
+*Over the range* (`steps: trend`), for all claims whose words do not name each step: windows of one
+trace differ in how much a level changes, so that intervals of a few repeats are wide even where
+each repeat shows the same order. So two tests are made, each at half the error: of the fitted
+change (`intervals.fitted_change`), and Kendall's (`intervals.trend_over_repeats`). Held if one
+finds the claim's side, and no step goes the opposite way. Not held if one finds the other side, or
+if a step goes the opposite way, by intervals that are wider by Bonferroni's rule: of level lines,
+2.5 % have such a step.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ def judge(claim: Claim, values: Sequence[Estimate]) -> Decision:
     steps = _steps(claim, values)
     if all(not s.has_interval for s in steps.of):
         return _by_trend(claim, values, steps)
-    if claim.steps == "trend" and (found := _over_range(claim, values)) is not None:
-        return found
-    return _at_each(claim, values, steps)
+    each = _at_each(claim, values, steps)
+    if claim.steps == "each" or each.verdict == HELD or len(values) == 2:
+        return each
+    return _over_range(claim, values) or each
 
 
 @dataclass(frozen=True)
@@ -101,29 +103,29 @@ def _trend(values: Sequence[Estimate], error: float) -> _Trend | None:
 
 
 def _over_range(claim: Claim, values: Sequence[Estimate]) -> Decision | None:
-    """Judge a claim about the range; None without repeats that all values share."""
+    """Judge a claim about the range; None if neither test can be made."""
     sign, word = _direction(claim)
     error = 1 - intervals.confidence()
     steps = len(values) - 1
     with intervals.at_confidence(1 - error / 2):
         change = _fitted(claim, values)
-    if change is None:
+    trend = _trend(values, error / 2)
+    if change is None and trend is None:
         return None
     with intervals.at_confidence(1 - error / steps):
         against = sum(_side(s) == -sign for s in _steps(claim, values).of)
-    found, fitted = change.of, change.text
-    sees = change.sees
+    reason = "; ".join(found.text for found in (change, trend) if found is not None)
+    sees = change.sees if change is not None else ""
     if against:
-        reason = f"{against} of {steps} steps go the opposite way (Bonferroni); {fitted}"
-        return Decision(NOT_HELD, reason, sees)
-    trend = _trend(values, error / 2)
-    sides = {_side(found), trend.side if trend else 0} - {0}
-    reason = f"{fitted}; {trend.text}" if trend else fitted
+        opposite = f"{against} of {steps} steps go the opposite way (Bonferroni)"
+        return Decision(NOT_HELD, f"{opposite}; {reason}", sees)
+    sides = {_side(change.of) if change else 0, trend.side if trend else 0} - {0}
     if sides == {sign}:
         return Decision(HELD, f"it {word}, against no step; {reason}", sees)
     if sides == {-sign}:
         return Decision(NOT_HELD, reason, sees)
-    return Decision(NOT_DECIDABLE, reason, sees, undecided.repeats(found, found.mean))
+    decider = None if change is None else undecided.repeats(change.of, change.of.mean)
+    return Decision(NOT_DECIDABLE, reason, sees, decider)
 
 
 def _direction(claim: Claim) -> tuple[int, str]:
@@ -182,7 +184,7 @@ def _by_trend(claim: Claim, values: Sequence[Estimate], steps: _Steps) -> Decisi
     """Judge values of one run each. A claim about each step is held only if all agree; one about
     the range, if none goes the opposite way."""
     sign, _ = _direction(claim)
-    means = [e.mean for e in values]
+    means = [e.mean for e in intervals.comparable(values)]
     p = intervals.trend_p(means)
     test = f"one run each: Kendall's trend test, p = {p:.3g}"
     if p < TREND_P and sign * (means[-1] - means[0]) <= 0:

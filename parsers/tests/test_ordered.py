@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from parsers.base.intervals import (
     Estimate,
     at_confidence,
+    comparable,
     fitted_change,
     over_repeats,
     trend_over_repeats,
@@ -87,6 +88,27 @@ def test_equal_values_in_a_trend() -> None:
     assert trend_over_repeats(line([1, 2, 3])) is None
 
 
+def test_a_trend_of_repeats_that_lack_values() -> None:
+    """Repeat 0 has all three in order, repeat 1 two: 1 / 3! x 1 / 2! in each tail."""
+    found = trend_over_repeats(
+        [over_repeats([1, 5], [0, 1]), over_repeats([2], [0]), over_repeats([3, 6, 1], [0, 1, 2])]
+    )
+    assert found is not None
+    assert found[1] == pytest.approx(2 / 12)
+
+
+def test_a_budget_that_ended_leaves_the_trend() -> None:
+    """Only one repeat has all five levels, which Kendall's test takes as they are."""
+    rows = {0: [1, 2, 3, 4, 5], 1: [10, 22, 33, 47, 50]}
+    part = [
+        over_repeats([rows[0][i], rows[1][i]][: 1 if i == 2 else 2], [0, 1][: 1 if i == 2 else 2])
+        for i in range(5)
+    ]
+    found = ordered.judge(claim(), part)
+    assert found.verdict == "held"
+    assert found.reason.startswith("it rises, against no step; Kendall's trend test")
+
+
 def test_the_order_that_all_repeats_show() -> None:
     """Two windows, one of which changes tenfold as much: t intervals of two repeats show nothing.
     Both have all four in order: 2 / 24^2 = 0.0035, which is also below 0.005, half of 1 %."""
@@ -140,9 +162,10 @@ def test_opposite_steps_count_by_wider_intervals() -> None:
 
 
 def test_values_of_0_are_compared_by_differences() -> None:
-    found = ordered.judge(claim("decreases"), line([6, 3, 0], [7, 3, 0], [6, 2, 0]))
+    """Weights -0.9, -0.3, 0.3, 0.9: changes -6.3, -7.2 and -6."""
+    found = ordered.judge(claim("decreases"), line([6, 3, 0, 0], [7, 3, 0, 0], [6, 2, 0, 0]))
     assert found.verdict == "held"
-    assert "fitted change over the range -6.33 [" in found.reason
+    assert "fitted change over the range -6.5 [" in found.reason
     assert found.sees == ""
 
 
@@ -170,6 +193,21 @@ def test_an_open_claim_says_how_many_repeats_it_needs() -> None:
 def test_only_ordered_claims_have_a_trend() -> None:
     with pytest.raises(ValidationError, match="no steps: trend is of increases and decreases"):
         claim("flat")
+
+
+def test_two_values_have_one_step() -> None:
+    """t alone decides, without halving the error."""
+    found = ordered.judge(claim(), line([1, 2], [1, 2.1], [1, 2.2]))
+    assert found.reason == "it rises at 1 of 1 steps, by its interval at 1"
+
+
+def test_means_of_other_windows_are_not_compared() -> None:
+    """The second window, ten times as busy, is there for two of three levels."""
+    part = [over_repeats([10, 100], [0, 1]), over_repeats([9], [0]), over_repeats([8, 80], [0, 1])]
+    assert [e.values for e in comparable(part)] == [(10.0,), (9.0,), (8.0,)]
+    assert comparable(part[::2]) == part[::2]
+    apart = [over_repeats([1.0], [0]), over_repeats([2.0], [1])]
+    assert comparable(apart) == apart
 
 
 def shares(

@@ -283,6 +283,18 @@ def test_flat() -> None:
     assert (found.verdict, found.reason) == ("not decidable", "two points of one run each")
 
 
+def test_flat_compares_the_repeats_that_all_levels_have() -> None:
+    """A budget ended after two of three cells of the second repeat, whose window is ten times as
+    busy: the first is level."""
+    made = sweep({("ldm7", 4): (10, 100), ("ldm7", 8): (10.01,), ("ldm7", 12): (10.02, 100.2)})
+    found = one(claim("flat", where={"protocol": "ldm7"}, at_most=0.02), made)
+    assert found.verdict == "held"
+    assert "change over the range +0.2 [+0.2, +0.2] %" in found.numbers
+    rising = sweep({("ldm7", m): v for m, v in ((4, (1, 90)), (8, (2,)), (12, (3, 92)))})
+    found = one(claim("linear", where={"protocol": "ldm7"}), rising)
+    assert (found.verdict, "R² 1.0000" in found.numbers) == ("held", True)
+
+
 def test_increases_by_the_paired_steps() -> None:
     """The seeds differ a hundredfold, the steps hardly: only pairing shows them."""
     made = sweep({("ldm6", m): (m, 101 * m + 1, 10_000 * m) for m in (4, 8, 12)})
