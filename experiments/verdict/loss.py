@@ -203,12 +203,17 @@ def duplicate_blocks(evidence: Evidence) -> list[Check]:
     twice = {h: s.duplicate_blocks for h, s in known.items() if s.duplicate_blocks}
     # A receiver that resumes may ask for blocks that are in its buffer.
     on_purpose = twice.pop(evidence.paused, 0) if evidence.paused else 0
+    # FMTP counts here what comes of a file after it gave the file up.
+    sent = evidence.datagrams_sent or 0
+    late = sum(twice.pop(h, 0) for h, s in known.items() if s.missed and s.datagrams <= sent)
     blocks = sum(s.blocks for s in known.values())
     total = sum(twice.values())
     share = total / max(1, blocks)
     text = f"{total} of {blocks}" + "".join(f"; {h} {n}" for h, n in list(twice.items())[:8])
     if on_purpose:
         text += f"; {evidence.paused}, which is paused on purpose, {on_purpose}"
+    if late:
+        text += f"; {late} came after their file was given up"
     if evidence.repair in ("blocks", "multicast"):  # also with parity, if blocks cost less
         text += "; a block that one receiver lacks may be sent to all again"
         return [Check(name, "pass", None, total, text)]
