@@ -22,10 +22,12 @@ LEAST_TO_TELL: Final = 5
 
 @dataclass(frozen=True)
 class Decider:
-    """What would decide a claim. `by_repeats`: more repeats of the same cells."""
+    """What would decide a claim. `by_repeats`: more repeats of the same cells; `unknown`: how many
+    cannot be said yet."""
 
     text: str
     by_repeats: bool = False
+    unknown: bool = False
 
 
 def logarithm(found: Estimate) -> Estimate:
@@ -67,9 +69,8 @@ def repeats(found: Estimate, distance: float) -> Decider:
         have = len(found.values)
         needed = power.repeats_for(distance, power.spread_of(found))
         if needed is None and have < LEAST_TO_TELL:
-            return Decider(
-                f"more than {have} repeats would; {have} are too few to say how many", True
-            )
+            text = f"more repeats would; {have} are too few to say how many"
+            return Decider(text, by_repeats=True, unknown=True)
         if needed is None:
             return Decider(
                 f"more than {power.MOST_REPEATS} repeats would: the value lies too near the limit"
@@ -95,11 +96,11 @@ def repeats_by_sign(found: Estimate, distance: float) -> Decider:
 
 
 def most(deciders: Iterable[Decider]) -> Decider:
-    """Return the most demanding one: one that no repeats decide, else the one with the highest
-    number in its text."""
+    """Return the most demanding one: one that no repeats decide, else one that may need any number
+    of them, else the one with the highest number in its text."""
     found = list(deciders)
     never = [d for d in found if not d.by_repeats]
-    return (never or sorted(found, key=lambda d: _number(d.text)))[-1]
+    return (never or sorted(found, key=lambda d: (d.unknown, _number(d.text))))[-1]
 
 
 def _number(text: str) -> float:

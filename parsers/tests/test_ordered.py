@@ -255,8 +255,10 @@ def test_few_repeats_do_not_show_that_a_value_lies_on_its_limit() -> None:
     """Mean 0.001, s = 1: more than 1000 repeats; of four values that may be chance."""
     four = over_repeats([1.0, -1.0, 1.0, -1.0], range(4))
     found = undecided.repeats(four, 0.001)
-    assert found.text == "more than 4 repeats would; 4 are too few to say how many"
+    assert found.text == "more repeats would; 4 are too few to say how many"
     assert found.by_repeats
+    nine = undecided.Decider("about 9 repeats would (4 here)", True)
+    assert undecided.most([nine, found]) == undecided.most([found, nine]) == found
     five = over_repeats([1.0, -1.0, 1.0, -1.0, 0.0], range(5))
     found = undecided.repeats(five, 0.001)
     assert found.text.startswith("more than 1000 repeats would")
