@@ -16,14 +16,20 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from common.places import ROOT
+from experiments import cli
 from experiments.cells.job import REPLAYING
+from experiments.runs import parts as in_parts
 from experiments.tests.built import IN_GUESTS
+from virtual.parts.together import Together
+from virtual.tests.busy_cores import busy_cores
+from virtual.tests.two_machines import PORT, two_machines
 
 pytestmark = [*IN_GUESTS, pytest.mark.slow]
 
@@ -87,6 +93,34 @@ def losses(path: Path) -> Any:
     return found
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_else_runs_and_the_order_of_parts_change_nothing(
+    runs: Path, two: Path, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside busy loops on all cores, with the parts at once and one after the other."""
+    monkeypatch.setattr(in_parts, "Together", partial(Together, at_once=at_once))
+    with busy_cores():
+        assert (
+            cli.main(
+                [
+                    "run",
+                    "lossy",
+                    "--runs",
+                    str(runs),
+                    *CHOSEN,
+                    "--receivers",
+                    str(RECEIVERS),
+                    "--parts",
+                    "2",
+                ]
+            )
+            == 0
+        )
+    beside = only_run(runs)
+    assert losses(beside) == losses(two)
+    assert metrics(beside) == metrics(two)
+
+
 @pytest.fixture(scope="module")
 def two() -> Iterator[Path]:
     """A cell in two parts, with no more beside it than this machine has anyway."""
@@ -103,6 +137,36 @@ def test_two_parts_agree_with_one(runs: Path, two: Path) -> None:
     assert json.loads((two / "manifest.json").read_text())["parts"] == 2
     (described,) = two.glob("cells/*/virtual.json")
     assert json.loads(described.read_text())["parts"]["hosts"]
+
+
+@pytest.mark.root
+def test_a_cell_on_two_machines_is_the_one_of_one(runs: Path, two: Path) -> None:
+    """Two network namespaces, whose guests share no directory."""
+    with two_machines() as (a, b), b.popen("virtual", "parts", f"{b.address}:{PORT}") as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline().startswith("waiting for parts")
+            argv = (
+                "run",
+                "lossy",
+                "--runs",
+                str(runs),
+                *CHOSEN,
+                "--receivers",
+                str(RECEIVERS),
+                "--parts",
+                "2",
+            )
+            with a.popen(*argv, "--machine", f"{b.address}:{PORT}") as process:
+                said, _ = process.communicate(timeout=1800)
+            assert process.returncode == 0, said
+            assert server.stdout.readline() == f"{a.address}: ended: exit codes [0]\n"
+        finally:
+            server.kill()
+    away = only_run(runs)
+    assert losses(away) == losses(two)
+    assert metrics(away) == metrics(two)
+    assert json.loads((away / "manifest.json").read_text())["machines"] == [f"{b.address}:{PORT}"]
 
 
 @pytest.mark.parametrize("victim", ["part 0", "part 1", "calendar"])
