@@ -15,7 +15,7 @@ Where to look:
            `checkout` (whether it has the same programs); in other guests: `part_*`
 `watch`    measures a running network: `counters`, `capture` (tcpdump), `link_probes` (delay),
            `taps` and `flights` (packets in transit), `inventory` and `journal` (settings),
-           `raw_entries` (of switches)
+           `raw_entries` and `switch_counters` (of switches)
 `wire`     wire-relay, in C: delays and loses frames where the kernel has no netem
 `ctcp`     Circuit TCP, in C: a BPF program and its loader
 `cli`      the commands; `*.yaml`: the bundled topologies

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from common.shell import in_node
-from topologies.emulate import packet_sockets
+from topologies.emulate import packet_sockets, switch_reading
 from topologies.emulate.elsewhere import NOBODY, Elsewhere, ask_all
 from topologies.emulate.processes import Relay
 from topologies.model.network import Network
 from topologies.watch import counters
+from topologies.watch.switch_counters import SwitchCounters
 
 Counters = dict[str, Any]  # section -> its records by name (docs/reference/contracts.md)
-OFCTL_QUESTIONS = ("meter-stats", "dump-group-stats", "dump-ports")
 
 
 def read_counters(
@@ -48,16 +48,10 @@ def read_counters(
     asked = _classes_asked(spaces, text)
     result["classes"] = _classes(ask_all(asked, pids, elsewhere))
     result["iptables"] = {h: counters.iptables(text[f"iptables {h}"]) for h in firewalls(network)}
-    names = [s.name for s in network.switches]
-    result["meters"] = {
-        f"{s}/{n}": r for s in names for n, r in counters.meters(text[f"meter-stats {s}"]).items()
-    }
-    result["groups"] = {
-        f"{s}/{n}": r
-        for s in names
-        for n, r in counters.groups(text[f"dump-group-stats {s}"]).items()
-    }
-    result["openvswitch"] = _switch_ports(network, text)
+    found = {s.name: switch_reading.counters(s.name) for s in network.switches}
+    result["meters"] = {f"{s}/{n}": r for s, one in found.items() for n, r in one.meters.items()}
+    result["groups"] = {f"{s}/{n}": r for s, one in found.items() for n, r in one.groups.items()}
+    result["openvswitch"] = _switch_ports(network, found)
     lost = _socket_drops(switch_of, datapath_pid)
     for port, record in result["openvswitch"].items():
         record["socket_drops"] = lost.get(port, 0)
@@ -89,10 +83,6 @@ def _questions(network: Network, spaces: Mapping[str, int]) -> dict[str, tuple[S
         commands[f"qdisc {node}"] = (in_node(pid, tc) if node else tc, "")
     for host in firewalls(network):
         commands[f"iptables {host}"] = (in_node(spaces[host], ["iptables-save", "-c"]), "")
-    for switch in network.switches:
-        for what in OFCTL_QUESTIONS:
-            argv = ["ovs-ofctl", "-O", "OpenFlow13", "--no-names", what, switch.name]
-            commands[f"{what} {switch.name}"] = (argv, "")
     return commands
 
 
@@ -140,7 +130,9 @@ def _classes(text: Mapping[str, str]) -> dict[str, counters.Record]:
     return found
 
 
-def _switch_ports(network: Network, text: Mapping[str, str]) -> dict[str, counters.Record]:
+def _switch_ports(
+    network: Network, found: Mapping[str, SwitchCounters]
+) -> dict[str, counters.Record]:
     ports = {
         (port.node, port.number): port.interface
         for link in network.links
@@ -149,7 +141,7 @@ def _switch_ports(network: Network, text: Mapping[str, str]) -> dict[str, counte
     return {
         f"{switch.name}/{ports[switch.name, number]}": record
         for switch in network.switches
-        for number, record in counters.switch_ports(text[f"dump-ports {switch.name}"]).items()
+        for number, record in found[switch.name].ports.items()
         if (switch.name, number) in ports
     }
 

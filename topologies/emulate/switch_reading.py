@@ -6,14 +6,17 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from common.shell import NetworkError, check, check_all
-from topologies.watch import raw_entries
+from topologies.watch import raw_entries, switch_counters
 from topologies.watch.inventory import Inventory
 from topologies.watch.raw_entries import Entries
+from topologies.watch.switch_counters import SwitchCounters
+
+T = TypeVar("T")
 
 SWITCHES: Final = "switches"  # their ports are in the run's own namespace
 # A switch's database settings that concern frames: name, columns, table.
@@ -46,7 +49,7 @@ class SwitchReader:
         found: Inventory = {}
         changed: dict[str, Entries] = {}
         for switch in switches:
-            entries = self._ask(switch)
+            entries = _asked(switch, raw_entries.ask)
             known = self._shown.get(switch)
             if known is not None and known[0] == entries:
                 found |= known[1]
@@ -56,17 +59,9 @@ class SwitchReader:
         for switch, text in self._texts(changed, pause_s).items():
             here = {**flows(switch, text[0]), **groups(switch, text[1]), **meters(switch, text[2])}
             found |= here
-            if self._ask(switch) == changed[switch]:  # the text shows these bytes
+            if _asked(switch, raw_entries.ask) == changed[switch]:  # the text shows these bytes
                 self._shown[switch] = (changed[switch], here)
         return found | database(owner)
-
-    @staticmethod
-    def _ask(switch: str) -> Entries:
-        path = Path(os.environ.get("OVS_RUNDIR", "/var/run/openvswitch")) / f"{switch}.mgmt"
-        try:
-            return raw_entries.ask(str(path))
-        except (OSError, ValueError) as error:
-            raise NetworkError(f"{path}: {error}") from None
 
     @staticmethod
     def _texts(switches: Mapping[str, Entries], pause_s: float) -> dict[str, list[str]]:
@@ -82,6 +77,20 @@ class SwitchReader:
             text |= check_all({name: question})
             time.sleep(pause_s)
         return {switch: [text[f"{what} {switch}"] for what in _DUMPS] for switch in switches}
+
+
+def counters(switch: str) -> SwitchCounters:
+    """Return what a switch has counted. Raises NetworkError."""
+    return _asked(switch, switch_counters.ask)
+
+
+def _asked(switch: str, ask: Callable[[str], T]) -> T:
+    """Ask a switch at its management socket. Raises NetworkError."""
+    path = Path(os.environ.get("OVS_RUNDIR", "/var/run/openvswitch")) / f"{switch}.mgmt"
+    try:
+        return ask(str(path))
+    except (OSError, ValueError) as error:
+        raise NetworkError(f"{path}: {error}") from None
 
 
 def database(owner: Mapping[str, str]) -> Inventory:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters from the tools' output (samples as printed by iproute2 6.1, iptables 1.8.9 and Open
-vSwitch 3.1)."""
+"""Counters from the tools' output (samples as printed by iproute2 6.1 and iptables 1.8.9)."""
 
 from __future__ import annotations
 
@@ -35,20 +34,6 @@ class htb 1:20 root leaf 20: prio 0 rate 10Mbit ceil 10Mbit burst 1600b cburst 1
  Sent 3000 bytes 2 pkts (dropped 0, overlimits 0 requeues 0)
  backlog 0b 0p requeues 0
 """
-
-METERS = """\
-OFPST_METER reply (OF1.3) (xid=0x2):
-meter:1 flow_count:2 packet_in_count:55368 byte_in_count:83666142 duration:9.5s bands:
-0: packet_count:4700 byte_count:7113609
-
-meter:2 flow_count:0 packet_in_count:0 byte_in_count:0 duration:1.0s bands:
-0: packet_count:0 byte_count:0
-"""
-
-GROUPS = """\
-OFPST_GROUP reply (OF1.3) (xid=0x2):
- group_id=1,duration=9.5s,ref_count=1,packet_count=4,byte_count=184,bucket0:packet_count=4,byte_count=184,bucket1:packet_count=3,byte_count=138
-"""  # noqa: E501
 
 
 def test_interfaces() -> None:
@@ -134,47 +119,3 @@ def test_iptables() -> None:
             "rule": "-A INPUT -p udp -m statistic --mode random --probability 0.01 -j DROP",
         }
     ]
-
-
-def test_meters() -> None:
-    assert counters.meters(METERS) == {
-        "1": {
-            "in_bytes": 83666142,
-            "in_packets": 55368,
-            "drop_bytes": 7113609,
-            "drop_packets": 4700,
-        },
-        "2": {"in_bytes": 0, "in_packets": 0, "drop_bytes": 0, "drop_packets": 0},
-    }
-
-
-def test_groups() -> None:
-    assert counters.groups(GROUPS) == {
-        "1": {
-            "bytes": 184,
-            "packets": 4,
-            "buckets": [{"bytes": 184, "packets": 4}, {"bytes": 138, "packets": 3}],
-        }
-    }
-
-
-PORTS = """\
-OFPST_PORT reply (OF1.3) (xid=0x2): 3 ports
-  port LOCAL: rx pkts=0, bytes=0, drop=9, errs=0, frame=0, over=0, crc=0
-           tx pkts=0, bytes=0, drop=9, errs=0, coll=0
-           duration=4.2s
-  port  1: rx pkts=5, bytes=300, drop=1, errs=0, frame=0, over=0, crc=0
-           tx pkts=6, bytes=360, drop=2, errs=3, coll=0
-           duration=4.2s
-  port 12: rx pkts=7, bytes=420, drop=?, errs=?, frame=?, over=?, crc=?
-           tx pkts=8, bytes=480, drop=?, errs=?, coll=?
-           duration=4.2s
-"""
-
-
-def test_switch_ports() -> None:
-    names = ("rx_packets", "rx_dropped", "tx_packets", "tx_dropped", "tx_errors")
-    assert counters.switch_ports(PORTS) == {
-        1: dict(zip(names, (5, 1, 6, 2, 3), strict=True)),
-        12: dict(zip(names, (7, 0, 8, 0, 0), strict=True)),
-    }

@@ -45,7 +45,7 @@ def asked(*messages: bytes) -> tuple[raw_entries.Entries, bytes]:
     with here, switch:
         switch.sendall(b"".join(messages))
         switch.shutdown(socket.SHUT_WR)
-        found = raw_entries.answers(here)
+        found = raw_entries.entries(raw_entries.answers(here))
         here.shutdown(socket.SHUT_WR)
         return found, switch.recv(4096)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 VERSION: Final = 4  # OpenFlow 1.3
@@ -33,9 +33,9 @@ _VOLATILE: Final = (slice(4, 12), slice(32, 48))
 Entries = tuple[bytes, ...]
 
 
-def request(kind: int) -> bytes:
-    """Return the question for all entries of a kind; its number is the kind."""
-    body = _MULTIPART.pack(kind, 0) + _BODIES[kind]
+def request(kind: int, question: bytes) -> bytes:
+    """Return the message that asks for everything of a kind; its number is the kind."""
+    body = _MULTIPART.pack(kind, 0) + question
     return _HEADER.pack(VERSION, REQUEST, _HEADER.size + len(body), kind) + body
 
 
@@ -57,21 +57,32 @@ def flows_in(body: bytes) -> Iterator[bytes]:
         body = body[length:]
 
 
-def ask(path: str, timeout_s: float = 10.0) -> Entries:
-    """Return what the switch at a management socket has. Raises OSError, and ValueError for what
-    is not OpenFlow 1.3."""
+def ask(path: str) -> Entries:
+    """Return what the switch at a management socket has: flows in order of their bytes, groups,
+    meters. Raises as `ask_for`."""
+    return entries(ask_for(path, _BODIES))
+
+
+def entries(bodies: Mapping[int, bytes]) -> Entries:
+    """Return the entries in the bodies of answers. Raises ValueError."""
+    flows = sorted(map(lasting, flows_in(bodies[FLOWS])))
+    return (*flows, bodies[GROUPS], bodies[METERS])
+
+
+def ask_for(path: str, questions: Mapping[int, bytes], timeout_s: float = 10.0) -> dict[int, bytes]:
+    """Return the body of the answer to each question (ofp_multipart_type -> body) to the switch at
+    a management socket. Raises OSError, and ValueError for what is not OpenFlow 1.3."""
     with socket.socket(socket.AF_UNIX) as switch:
         switch.settimeout(timeout_s)
         switch.connect(path)
         hello = _HEADER.pack(VERSION, HELLO, _HEADER.size, 0)
-        switch.sendall(hello + b"".join(map(request, _BODIES)))
-        return answers(switch)
+        switch.sendall(hello + b"".join(request(*question) for question in questions.items()))
+        return answers(switch, questions)
 
 
-def answers(switch: socket.socket) -> Entries:
-    """Return the answers to all questions: flows in order of their bytes, groups, meters. Raises
-    as `ask`."""
-    bodies = dict.fromkeys(_BODIES, b"")
+def answers(switch: socket.socket, kinds: Iterable[int] = _BODIES) -> dict[int, bytes]:
+    """Return the bodies of the answers of these kinds. Raises as `ask_for`."""
+    bodies = dict.fromkeys(kinds, b"")
     waiting = set(bodies)
     while waiting:
         version, what, length, number = _HEADER.unpack(_received(switch, _HEADER.size))
@@ -89,8 +100,7 @@ def answers(switch: socket.socket) -> Entries:
             bodies[number] += body[_MULTIPART.size :]
             if not flags & MORE:
                 waiting.discard(number)
-    flows = sorted(map(lasting, flows_in(bodies[FLOWS])))
-    return (*flows, bodies[GROUPS], bodies[METERS])
+    return bodies
 
 
 def _received(switch: socket.socket, size: int) -> bytes:
