@@ -19,6 +19,9 @@ if sys.argv[1:2] == ["manager"]:
 
     sys.exit(manage(sys.argv[2:]))
 
-from controller.launcher import main
+from common.starting import imports
+
+with imports():
+    from controller.launcher import main
 
 sys.exit(main())

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from common.exit_codes import EXIT_USAGE
+from common.starting import imports
 from common.virtual_time import begin_afresh
 from controller.options import Settings, UsageError, parse_arguments, settings_of
 from controller.paths.core import UnknownDomain
@@ -53,7 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _controller_of(settings: Settings) -> Controller:
     """Return the controller. Raises UsageError, also if the framework is missing."""
     try:  # imported late, as it is slow: report mistakes in the options first
-        from controller.process import Controller
+        with imports():
+            from controller.process import Controller
     except ImportError as error:
         raise UsageError(str(error)) from error
     begin_afresh(START_STEP_NS)

@@ -5,6 +5,8 @@ DIRECTORY`) starts; or what another part of its network runs (`part PLAN.json NU
 import sys
 from pathlib import Path
 
+from common.starting import imports
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["worker-cell"] and len(sys.argv) == 3:
         from experiments.workers import worker_cell
@@ -16,6 +18,7 @@ if __name__ == "__main__":
         sys.exit(part_main.main(Path(sys.argv[2]), int(sys.argv[3])))
     if sys.argv[1:2] != ["cell"] or len(sys.argv) != 4:
         sys.exit("experiments: found no cell; valid: the command `downpour run`")
-    from experiments.cells import cell_main
+    with imports():
+        from experiments.cells import cell_main
 
     sys.exit(cell_main.main(Path(sys.argv[2]), Path(sys.argv[3]), sys.stderr))

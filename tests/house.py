@@ -84,6 +84,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "common.looking",
         "common.onos",
         "common.shell",
+        "common.starting",
         "common.virtual_time",
         "topologies.model.network",
         "controller.paths",

@@ -124,7 +124,7 @@ class PathClient:
             )
         else:
             self._client = httpx.Client(
-                transport=httpx.HTTPTransport(uds=self._address),
+                transport=httpx.HTTPTransport(uds=self._address, verify=False),  # has no TLS
                 base_url="http://controller",
                 headers=headers,
                 timeout=timeout_s,
