@@ -81,6 +81,13 @@ class VethLink(Link):  # type: ignore[misc]
         return None
 
 
+class Bridge(OVSSwitch):  # type: ignore[misc]
+    """A switch without the shell that Mininet starts for each node: nothing is run in it."""
+
+    def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802
+        del mnopts
+
+
 @dataclass(frozen=True)
 class Built:
     """`pids`: node -> a process that holds its namespace (hosts, routers, wire)."""
@@ -153,14 +160,14 @@ def _add_nodes(
             raise NetworkError(f"node '{WIRE}': this name is taken by the links' namespace")
         names.append(WIRE)
     progress(counted(len(names), "namespace"))
-    with _few_descriptors(len(names) + len(network.switches)):
+    with _few_descriptors(len(names)):
         for name in names:
             node = result.mininet.addHost(name, ip=None)
             result.pids[name] = node.pid
         for switch in network.switches:
             result.mininet.addSwitch(
                 switch.name,
-                cls=OVSSwitch,
+                cls=Bridge,
                 dpid=f"{switch.dpid:016x}",
                 datapath=facts.datapath,
                 protocols="OpenFlow13",

@@ -33,6 +33,7 @@ from topologies.emulate import (
     own_interfaces,
     packet_sockets,
     shaping,
+    switch_reading,
 )
 from topologies.emulate.build import (
     Built,
@@ -250,8 +251,12 @@ class Emulation:
 
     def dumps(self) -> dict[str, str]:
         """Return the network's present state by file name (topologies/watch/dumps.py)."""
+        before = {s.name: switch_reading.entries(s.name) for s in self.network.switches}
         asked = dumps.commands(self.network, self.pids)
-        return ask_all(asked, self.pids, self.elsewhere)
+        found = ask_all(asked, self.pids, self.elsewhere)
+        for name, known in before.items():  # inventories then need not ask for the same text
+            self._reader.learn(name, known, [found[f"{name}.{w}.txt"] for w in dumps.OPENFLOW])
+        return found
 
     def read_links(self) -> tuple[LinkReadback, ...]:
         """Return the present settings of all impaired links, as the kernel reports them."""

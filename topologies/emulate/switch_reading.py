@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from common.shell import NetworkError, check, check_all
 from topologies.watch import raw_entries, switch_counters
+from topologies.watch.dumps import OPENFLOW
 from topologies.watch.inventory import Inventory
 from topologies.watch.raw_entries import Entries
 from topologies.watch.switch_counters import SwitchCounters
@@ -26,7 +27,7 @@ DATABASE: Final = (
     ("bridge", "name,fail_mode,mcast_snooping_enable,stp_enable,rstp_enable,flood_vlans", "Bridge"),
     ("port", "name,tag,trunks,vlan_mode,qos,bond_mode", "Port"),
 )
-_DUMPS: Final = ("dump-flows", "dump-groups", "dump-meters")
+DUMPS: Final = tuple(OPENFLOW.values())
 _VOLATILE: Final = re.compile(
     r"(cookie=0x[0-9a-f]+), duration=[\d.]+s, (table=\d+), n_packets=\d+, n_bytes=\d+,"
     r"(?: (?:idle|hard)_age=\d+,)*"
@@ -49,25 +50,30 @@ class SwitchReader:
         found: Inventory = {}
         changed: dict[str, Entries] = {}
         for switch in switches:
-            entries = _asked(switch, raw_entries.ask)
+            now = entries(switch)
             known = self._shown.get(switch)
-            if known is not None and known[0] == entries:
+            if known is not None and known[0] == now:
                 found |= known[1]
             else:
-                changed[switch] = entries
+                changed[switch] = now
             time.sleep(pause_s)
         for switch, text in self._texts(changed, pause_s).items():
-            here = {**flows(switch, text[0]), **groups(switch, text[1]), **meters(switch, text[2])}
-            found |= here
-            if _asked(switch, raw_entries.ask) == changed[switch]:  # the text shows these bytes
-                self._shown[switch] = (changed[switch], here)
+            found |= self.learn(switch, changed[switch], text)
         return found | database(owner)
+
+    def learn(self, switch: str, before: Entries, text: Sequence[str]) -> Inventory:
+        """Return the entries that `ovs-ofctl` has shown as text, by `DUMPS`. Remember them if the
+        switch had the same ones before and has them now. Raises NetworkError."""
+        here = {**flows(switch, text[0]), **groups(switch, text[1]), **meters(switch, text[2])}
+        if entries(switch) == before:  # the text shows these bytes
+            self._shown[switch] = (before, here)
+        return here
 
     @staticmethod
     def _texts(switches: Mapping[str, Entries], pause_s: float) -> dict[str, list[str]]:
         questions: dict[str, tuple[Sequence[str], str]] = {}
         for switch in switches:
-            for what in _DUMPS:
+            for what in DUMPS:
                 argv = ["ovs-ofctl", "-O", "OpenFlow13", "--no-names", what, switch]
                 questions[f"{what} {switch}"] = (argv, "")
         text: dict[str, str] = {}
@@ -76,7 +82,12 @@ class SwitchReader:
         for name, question in questions.items() if pause_s else ():
             text |= check_all({name: question})
             time.sleep(pause_s)
-        return {switch: [text[f"{what} {switch}"] for what in _DUMPS] for switch in switches}
+        return {switch: [text[f"{what} {switch}"] for what in DUMPS] for switch in switches}
+
+
+def entries(switch: str) -> Entries:
+    """Return what a switch has. Raises NetworkError."""
+    return _asked(switch, raw_entries.ask)
 
 
 def counters(switch: str) -> SwitchCounters:

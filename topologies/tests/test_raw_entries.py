@@ -111,7 +111,14 @@ read()
 shell.check(["ovs-ofctl", "-O", "OpenFlow13", "add-meter", "t",
     "meter=3,kbps,band=type=drop,rate=9"])
 read()
-read()
+last = read()
+reader = SwitchReader()
+for switch in ("s", "t"):
+    text = [shell.check(["ovs-ofctl", "-O", "OpenFlow13", "--no-names", what, switch])
+        for what in switch_reading.DUMPS]
+    reader.learn(switch, switch_reading.entries(switch), text)
+started.clear()
+print(len(started), reader.read(["s", "t"], {"s": "s", "t": "t"}) == last, len(started))
 """
 
 
@@ -130,7 +137,7 @@ def test_programs_start_only_for_switches_that_have_changed(tmp_path: Path) -> N
     made += f"{ofctl} add-flow s priority=7,actions=drop\n"
     done = beside_open_vswitch(lambda _: f"{made} PYTHONPATH=. {sys.executable} {script}")
     assert done.returncode == 0, done.stderr[-2000:]
-    first, facts, again, changed, metered, last = done.stdout.splitlines()
+    first, facts, again, changed, metered, last, learnt = done.stdout.splitlines()
     group = "'s group 5': 'type=all,bucket=actions=output:1'"
     flow_of = "'s flow cookie=0x0, table=0, priority=7': '{}'"
     assert first == again.replace("0 {", "6 {") == f"6 {{{flow_of.format('drop')}, {group}}}"
@@ -138,3 +145,4 @@ def test_programs_start_only_for_switches_that_have_changed(tmp_path: Path) -> N
     assert changed == f"3 {{{flow_of.format('group:5')}, {group}}}"
     assert metered.startswith("3 {") and "'t meter 3': 'kbps bands=" in metered
     assert last == metered.replace("3 {", "0 {", 1)
+    assert learnt == "0 True 0"
