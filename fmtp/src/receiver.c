@@ -335,7 +335,7 @@ static void on_data(struct fmtp_receiver *r, const struct fmtp_header *h, const 
         if (h->flags == FMTP_MEM_DATA && p->expected <= h->seqnum / r->block)
             p->expected = h->seqnum / r->block + 1;
         keep_early(r, p, h, payload);
-    } else if (h->flags != FMTP_PARITY) {
+    } else if (h->flags != FMTP_PARITY && h->index - r->first <= INT32_MAX) {
         r->stats.duplicate_blocks++;
     }
 }

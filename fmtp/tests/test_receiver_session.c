@@ -24,6 +24,7 @@ static void test_first_index(void **state)
     kit_bop(4, 100);
     kit_datagram(FMTP_MEM_DATA, 4, 0, 100, 1);
     assert_int_equal(kit.nbegun, 0);
+    assert_int_equal(kit_stats().duplicate_blocks, 0); /* of a product that we never had */
     kit_expect_nothing();
     kit_bop(7, 100);
     kit_expect(FMTP_BOP_REQ, 5, 0, 0);
