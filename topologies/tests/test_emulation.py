@@ -57,6 +57,7 @@ def round_trips_ms(emulation: Emulation, host: str, target: str, count: int = 20
 
 
 @pytest.mark.root
+@pytest.mark.alone
 @pytest.mark.parametrize("mechanism", ["relay", "netem"])
 def test_delay_is_as_asked(mechanism: str) -> None:
     network = two_hosts(DELAYED, control=Impairment(delay_ms=10.0))

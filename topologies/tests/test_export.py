@@ -179,6 +179,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["geni5", "twocores"])
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces")

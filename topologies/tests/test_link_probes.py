@@ -42,6 +42,7 @@ def test_summary_has_least_middle_and_most() -> None:
 
 
 @pytest.mark.root
+@pytest.mark.alone
 @pytest.mark.parametrize("mechanism", ["relay", "netem"])
 def test_links_have_the_delay_asked(mechanism: str) -> None:
     """18 ms each way on q's link, 7 ms on its control link. Whatever the machine adds, no probe is
