@@ -16,7 +16,7 @@ from topologies.emulate.emulation import Emulation
 from topologies.emulate.facts import probe
 from topologies.emulate.processes import relay_program
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 STALE = "cookie=0x444f574e01000063,priority=1000,in_port=2,dl_vlan=2077,actions=drop"
 FOREIGN = "cookie=0x1234,priority=7,in_port=2,dl_vlan=2078,actions=drop"
 

@@ -101,6 +101,7 @@ def test_reports_of_iperf3() -> None:
 
 needs_network = [
     pytest.mark.root,
+    pytest.mark.alone,
     pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes network namespaces"),
     pytest.mark.skipif(not relay_program().exists(), reason="wire-relay is not built (make build)"),
