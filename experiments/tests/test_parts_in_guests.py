@@ -60,10 +60,14 @@ def runs() -> Iterator[Path]:
         yield made
 
 
+def words(runs: Path, parts: int, receivers: int = RECEIVERS) -> list[str]:
+    argv = ["run", "lossy", "--runs", str(runs), *CHOSEN]
+    return [*argv, "--receivers", str(receivers), "--parts", str(parts)]
+
+
 def start(runs: Path, parts: int, receivers: int = RECEIVERS) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-m", "downpour", "run", "lossy", "--runs", str(runs), *CHOSEN]
     return subprocess.Popen(
-        [*argv, "--receivers", str(receivers), "--parts", str(parts)],
+        [sys.executable, "-m", "downpour", *words(runs, parts, receivers)],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
@@ -100,22 +104,7 @@ def test_what_else_runs_and_the_order_of_parts_change_nothing(
     """Beside busy loops on all cores, with the parts at once and one after the other."""
     monkeypatch.setattr(in_parts, "Together", partial(Together, at_once=at_once))
     with busy_cores():
-        assert (
-            cli.main(
-                [
-                    "run",
-                    "lossy",
-                    "--runs",
-                    str(runs),
-                    *CHOSEN,
-                    "--receivers",
-                    str(RECEIVERS),
-                    "--parts",
-                    "2",
-                ]
-            )
-            == 0
-        )
+        assert cli.main(words(runs, 2)) == 0
     beside = only_run(runs)
     assert losses(beside) == losses(two)
     assert metrics(beside) == metrics(two)
@@ -146,18 +135,7 @@ def test_a_cell_on_two_machines_is_the_one_of_one(runs: Path, two: Path) -> None
         try:
             assert server.stdout is not None
             assert server.stdout.readline().startswith("waiting for parts")
-            argv = (
-                "run",
-                "lossy",
-                "--runs",
-                str(runs),
-                *CHOSEN,
-                "--receivers",
-                str(RECEIVERS),
-                "--parts",
-                "2",
-            )
-            with a.popen(*argv, "--machine", f"{b.address}:{PORT}") as process:
+            with a.popen(*words(runs, 2), "--machine", f"{b.address}:{PORT}") as process:
                 said, _ = process.communicate(timeout=1800)
             assert process.returncode == 0, said
             assert server.stdout.readline() == f"{a.address}: ended: exit codes [0]\n"
