@@ -4,6 +4,7 @@ last: inventory.json and flights.json of the cell's directory."""
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -22,10 +23,10 @@ from experiments.verdict.one_way import Way, stations, ways
 from topologies.emulate import census, inventory_reading
 from topologies.emulate.emulation import Emulation
 from topologies.model.shared_nic import shares_nics
-from topologies.watch.flights import BLOCK_S, RUN, Flight, period_of
+from topologies.watch.flights import BLOCK_S, RUN, Flight, period_of, samples_most
 from topologies.watch.inventory import Inventory
 from topologies.watch.journal import Journal
-from topologies.watch.taps import Taps
+from topologies.watch.taps import Taps, frames_for
 
 TAP_INTERVAL_S: Final = 0.2
 FEWEST_LOOKS, MOST_LOOKS = 2, 12  # at random moments
@@ -58,6 +59,7 @@ class Asked:
     things: dict[str, str] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
     rate_bps: float = 100e6  # the maximum that leaves the sender's NIC1
+    size_bytes: float = math.inf  # of all products, if known
     groups: dict[str, Collection[str]] = field(default_factory=dict)  # address -> all its receivers
 
 
@@ -78,11 +80,12 @@ class Surveillance:
         self._planned = emulation.planned_inventory(asked.things)
         self._before = self._look("start", None)
         self._journal: Journal = emulation.journal()
-        period = period_of(asked.rate_bps)
+        period = period_of(asked.rate_bps, asked.size_bytes)
         self._ways = ways(emulation.network, asked.rate_bps)
         tapped = partial(_tapped, emulation)
         found = stations(emulation.network, tapped, emulation.path_address_of)
-        self._taps = Taps(found, emulation.pids, asked.groups, period, self._make_part)
+        frames = frames_for(samples_most(asked.rate_bps, period, TAP_INTERVAL_S))
+        self._taps = Taps(found, emulation.pids, asked.groups, period, self._make_part, frames)
         self._reader = Repeater("taps", looking.every_s(TAP_INTERVAL_S), self._read)
         self._reader.start()
         self._stop = threading.Event()

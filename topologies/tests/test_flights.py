@@ -29,6 +29,7 @@ from topologies.watch.flights import (
     Station,
     parse_ipv4,
     period_of,
+    samples_most,
 )
 
 STATIONS = (
@@ -212,6 +213,34 @@ def test_a_sample_is_as_large_as_watching_may_cost() -> None:
     assert period_of(0) == LEAST_PERIOD
     assert period_of(20e6) == 64  # 1,667 packets per second: 104 are seen
     assert period_of(1e12) == MOST_PERIOD
+
+
+@pytest.mark.parametrize(
+    ("rate_bps", "size_bytes", "period"),
+    [
+        # 10,000 packets of 1,500 bytes, one by one: 625 samples at 64 are enough.
+        (20e6, 15e6, 64),
+        # 62.5 kB are 1 ms at 500 Mbit/s: 240 packets, 30 samples at 32.
+        (500e6, 15e6, 32),
+        # 24,000 of 62.5 kB are enough: by the rate, 41,667 a second give 163 samples at 1,024.
+        (500e6, 1.5e9, 2048),
+        (500e6, 0, LEAST_PERIOD),
+    ],
+)
+def test_a_short_feed_at_a_high_rate_is_sampled_more_often(
+    rate_bps: float, size_bytes: float, period: int
+) -> None:
+    """With fewer samples, runs of four miss a feed of few large packets altogether."""
+    assert period_of(rate_bps, size_bytes) == period
+
+
+def test_rings_have_room_for_small_packets_at_the_full_rate() -> None:
+    """500 Mbit/s are 41,667 packets of 1,500 bytes in a second: 10,417 samples at a period of 16,
+    2,084 in 0.2 s."""
+    assert samples_most(500e6, 16, 0.2) == 2084
+    assert taps.frames_for(2084) == 4096
+    assert taps.frames_for(2048) == 2048
+    assert taps.frames_for(0) == taps.frames_for(1) == taps.LEAST_FRAMES
 
 
 def watched_for(hours: int, make_file: Callable[[], BinaryIO] = io.BytesIO) -> Flights:

@@ -27,6 +27,9 @@ LEAST_PERIOD: Final = 16
 MOST_PERIOD: Final = 1 << 14
 SAMPLES_PER_S: Final = 150.0  # from a sender at its full rate; bounds the cost of watching
 PACKET_BYTES: Final = 1500
+LEAST_SAMPLES: Final = 32  # of all that a sender will send
+SEGMENTED_S: Final = 1e-3  # a fast sender passes on segments of as much time as one packet, up to:
+SEGMENTED_BYTES: Final = 65_536
 REMEMBERED_S: Final = 90.0  # a packet that has not arrived by then counts as lost
 PUT_AWAY_S: Final = 600.0
 STRANGER_S: Final = 5.0  # an arrival counts as a stranger if no departure has been read by then
@@ -41,12 +44,21 @@ _RECORD: Final = struct.Struct("=HHqQdddd")
 PATH, CONTROL = "path", "control"  # networks: of NIC1 and of NIC2
 
 
-def period_of(rate_bps: float) -> int:
+def period_of(rate_bps: float, size_bytes: float = math.inf) -> int:
     """Return the period, a power of two: `RUN` of that many packets are sampled, at most
-    `SAMPLES_PER_S` of a sender at `rate_bps`."""
-    wanted = rate_bps / 8 / PACKET_BYTES / SAMPLES_PER_S * RUN
-    power = 1 << max(0, math.ceil(math.log2(wanted))) if wanted > 1 else 1
+    `SAMPLES_PER_S` of a sender at `rate_bps`. A sender of only `size_bytes` has a shorter one that
+    gives about `LEAST_SAMPLES`, also if its packets are as large as segmentation offload allows."""
+    largest = min(max(rate_bps / 8 * SEGMENTED_S, PACKET_BYTES), SEGMENTED_BYTES)
+    enough = size_bytes / largest / LEAST_SAMPLES * RUN
+    wanted = min(rate_bps / 8 / PACKET_BYTES / SAMPLES_PER_S * RUN, enough)
+    power = 1 << math.ceil(math.log2(wanted)) if wanted > 1 else 1
     return max(LEAST_PERIOD, min(MOST_PERIOD, power))
+
+
+def samples_most(rate_bps: float, period: int, over_s: float) -> int:
+    """Return how many samples a sender at `rate_bps` gives in `over_s`, if its packets are small,
+    rounded up."""
+    return math.ceil(rate_bps / 8 / PACKET_BYTES * RUN / period * over_s)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from common.shell import NetworkError, namespace_of
 from topologies.watch.flights import ATOMIC_AT, NS, RUN, Flight, Flights, Station
 
 FRAME_BYTES: Final = 2048
-FRAMES: Final = 512
+LEAST_FRAMES: Final = 512
+MOST_FRAMES: Final = 4096  # 8 MiB of a ring
 PAGE_BYTES: Final = 65_536  # of the ring: a multiple of the machine's page size
 
 # linux/if_packet.h, linux/filter.h
@@ -65,11 +66,18 @@ def sample_filter(period: int) -> tuple[tuple[int, int, int, int], ...]:
     )
 
 
+def frames_for(packets: int) -> int:
+    """Return the frames of a ring that has room for that many packets: a power of two."""
+    return min(MOST_FRAMES, max(LEAST_FRAMES, 1 << (packets - 1).bit_length()))
+
+
 class Ring:
     """The packets of one interface."""
 
-    def __init__(self, pid: int, interface: str, period: int) -> None:
-        """Open the tap. `pid`: a process in the interface's namespace. Raises NetworkError."""
+    def __init__(self, pid: int, interface: str, period: int, frames: int = LEAST_FRAMES) -> None:
+        """Open the tap. `pid`: a process in the interface's namespace. `frames`: room for as many
+        packets. Raises NetworkError."""
+        self._frames = frames
         with namespace_of(pid):
             try:
                 self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
@@ -83,7 +91,7 @@ class Ring:
         self._at = 0
 
     def _open(self, interface: str, period: int) -> None:
-        one, size = self._socket, FRAME_BYTES * FRAMES
+        one, size = self._socket, FRAME_BYTES * self._frames
         lines = sample_filter(period)
         program = ctypes.create_string_buffer(
             b"".join(struct.pack("@HBBI", *line) for line in lines)
@@ -91,7 +99,7 @@ class Ring:
         described = struct.pack("@HP", len(lines), ctypes.addressof(program))
         one.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, described)
         one.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V2)
-        request = _REQUEST.pack(PAGE_BYTES, size // PAGE_BYTES, FRAME_BYTES, FRAMES)
+        request = _REQUEST.pack(PAGE_BYTES, size // PAGE_BYTES, FRAME_BYTES, self._frames)
         one.setsockopt(SOL_PACKET, PACKET_RX_RING, request)
         self._ring = mmap.mmap(one.fileno(), size, mmap.MAP_SHARED)
         one.bind((interface, ETH_P_ALL))
@@ -100,7 +108,7 @@ class Ring:
         """Return (time in ns, leaves, packet) of all packets since the last call."""
         found = []
         ring = self._ring
-        for _ in range(FRAMES):
+        for _ in range(self._frames):
             offset = self._at * FRAME_BYTES
             status, _, kept, _, net, seconds, nanoseconds = _HEADER.unpack_from(ring, offset)
             if not status & TP_STATUS_USER:
@@ -110,7 +118,7 @@ class Ring:
                 data = ring[offset + net : offset + net + kept]
                 found.append((seconds * NS + nanoseconds, kind == PACKET_OUTGOING, data))
             struct.pack_into("=I", ring, offset, TP_STATUS_KERNEL)
-            self._at = (self._at + 1) % FRAMES
+            self._at = (self._at + 1) % self._frames
         return found
 
     def close(self) -> int:
@@ -131,15 +139,16 @@ class Taps:
         groups: Mapping[str, Collection[str]],
         period: int,
         make_file: Callable[[], BinaryIO] = io.BytesIO,
+        frames: int = LEAST_FRAMES,
     ) -> None:
         """Open the taps. `pids`: node -> a process in its namespace. `groups`: multicast address ->
         nodes that should get what is sent to it. `make_file`: for finished blocks (`Flights`).
-        Raises NetworkError."""
+        `frames`: room of each ring. Raises NetworkError."""
         self.period, self.stations = period, stations
         self._rings: list[Ring] = []
         try:
             for station in stations:
-                self._rings.append(Ring(pids[station.node], station.interface, period))
+                self._rings.append(Ring(pids[station.node], station.interface, period, frames))
         except NetworkError:
             self._close()
             raise
