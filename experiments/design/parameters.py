@@ -46,7 +46,7 @@ FEED_MODELS: Final = tuple(  # other feeds and hours: see `feed_models`
     f"{MODEL}:{name}" for name in ("conduit", "nexrad2", "nexrad3", "ngrid-2020")
 )
 GENERATED: Final = (MODEL, PACED, *FEED_MODELS)
-MAX_RECEIVERS = 200
+MAX_RECEIVERS = 999
 MAX_DURATION_S = 7 * 24 * 3600  # a week
 MIN_DURATION_S = 0.001  # the resolution of times in traces
 MAX_REPEATS = 1000

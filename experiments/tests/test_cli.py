@@ -40,7 +40,7 @@ def fails(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -
     [
         (["run", "losy"], ", or the path of a .yaml file (did you mean 'lossy'?)"),
         (["run", "none.yaml"], "none.yaml:1: found no readable file"),
-        (["run", "lossy", "--receivers", "0"], "--receivers: found '0'; valid: 1 to 200"),
+        (["run", "lossy", "--receivers", "0"], "--receivers: found '0'; valid: 1 to 999"),
         (["run", "lossy", "--receivers", "65"], "found receivers=65; valid: 1 to 64"),
         (["run", "join-leave", "--receivers", "4"], "valid: without it"),
         (["run", "lossy", "--duration", "0"], "--duration: found '0.0'; valid: above 0"),

@@ -36,7 +36,7 @@ from topologies.model.spec import (
     is_name,
 )
 
-MAX_HOSTS = 200
+MAX_HOSTS = 1000
 MAX_LANES = 31
 MAX_INTERFACE_NAME = 15  # characters; a host's NIC of its last lane is <host>-nic<lanes + 1>
 
