@@ -56,6 +56,7 @@ logging.setLoggerClass(logging.Logger)
 MULTICAST_PREFIX = "239.0.0.0/8"  # administratively scoped (RFC 2365)
 DESCRIPTORS_OF_NODE = 6  # a Mininet node takes four of this process's descriptors
 SPARE_DESCRIPTORS = 32
+DESCRIPTORS_OF_RUN = 16  # of a node: also taps, programs' pipes and logs
 # The kernel reports a lost carrier at once, but up to 1 s late if both ends of a veth pair happen
 # to have the same index, each in its namespace (linkwatch). So this module sets both indices.
 A_INDEX_FIRST, B_INDEX_FIRST = 10_000, 1_000_000
@@ -136,6 +137,7 @@ def build(
     result = Built(mininet, {})
     built(result)
     _add_nodes(network, facts, wire, result, progress)
+    enough_descriptors(len(result.pids))
     pairs = _add_links(network, facts, wire, mininet)
     _make_pairs(pairs, result.pids)
     progress("switches")
@@ -191,6 +193,17 @@ def _few_descriptors(nodes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def enough_descriptors(nodes: int) -> None:
+    """Raise this process's limit of descriptors if a network of so many nodes needs more, as far as
+    the system allows. No further than that: see `_few_descriptors`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = DESCRIPTORS_OF_RUN * nodes + 8 * SPARE_DESCRIPTORS
+    if hard != resource.RLIM_INFINITY:
+        needed = min(needed, hard)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _add_links(

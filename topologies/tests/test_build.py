@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 from typing import Any
 
 import pytest
@@ -145,3 +146,23 @@ def test_read_back_as_asked() -> None:
 def test_read_back_problems_are_named(changes: dict[str, Any], problem: str) -> None:
     found = build.parse_node_readback(printed(**changes))
     assert build.node_problems("q", found, {"q-nic1": "10.9.1.2/24"}) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "soft", "hard", "expected"),
+    [
+        (11, 1024, 4096, 1024),  # 432 are enough
+        (131, 1024, 4096, 2352),  # 16 x 131 + 256
+        (131, 1024, 2000, 2000),
+        (131, 1024, resource.RLIM_INFINITY, 2352),
+        (131, resource.RLIM_INFINITY, resource.RLIM_INFINITY, resource.RLIM_INFINITY),
+    ],
+)
+def test_a_large_network_gets_descriptors(
+    monkeypatch: pytest.MonkeyPatch, nodes: int, soft: int, hard: int, expected: int
+) -> None:
+    limits = [(soft, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, new: limits.append(new))
+    build.enough_descriptors(nodes)
+    assert limits[-1] == (expected, hard)
