@@ -247,6 +247,22 @@ def test_a_command_runs_as_root_in_virtual_time_and_its_results_come_out(kernel:
 
 
 @pytest.mark.emulated
+def test_hundreds_of_hosts_may_know_their_neighbours(kernel: Kernel) -> None:
+    """By default all namespaces together have 1,024; with 256 receivers some got no answer."""
+    script = """
+        ip link add p type veth peer name q && ip link set p up && ip addr add 10.0.0.1/16 dev p
+        for high in 1 2 3 4 5 6 7 8; do
+          for low in $(seq 250); do
+            echo "neigh add 10.0.$high.$low lladdr 02:00:00:00:00:01 dev p nud reachable"
+          done
+        done > /tmp/batch
+        ip -batch /tmp/batch && ip neigh show dev p | wc -l
+    """
+    code, out, err, _ = run(kernel, "sh", "-c", script)
+    assert (code, out.strip(), err) == (0, "2000", "")
+
+
+@pytest.mark.emulated
 def test_nothing_of_the_host_can_be_changed_but_what_is_shared(
     kernel: Kernel, tmp_path: Path
 ) -> None:
