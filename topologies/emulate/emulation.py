@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from mininet.net import Mininet
 
 PING_TIMEOUT_S = 5
+HOSTS_EACH_TRY = 64
 
 
 class Emulation:
@@ -456,10 +457,17 @@ class Emulation:
         publisher = self.network.publisher.nic2.ip
         argv = ["ping", "-n", "-q", "-c", "1", "-W", str(PING_TIMEOUT_S), publisher]
         hosts = self.network.subscribers
-        try:
-            check_all({h.name: (in_node(self.pids[h.name], argv), "") for h in hosts})
-        except NetworkError as error:
-            raise NetworkError(f"control network: no answer from {publisher}: {error}") from error
+        # The kernel activates at most a hundred interfaces a second (net/core/link_watch.c).
+        tries = 1 + len(hosts) // HOSTS_EACH_TRY
+        for left in reversed(range(tries)):
+            try:
+                check_all({h.name: (in_node(self.pids[h.name], argv), "") for h in hosts})
+                return
+            except NetworkError as error:
+                if not left:
+                    text = f"control network: no answer from {publisher}: {error}"
+                    raise NetworkError(text) from error
+                time.sleep(1)
 
     def _save_state(self) -> None:
         """Write what other processes (status, shell) need to know about the network."""
