@@ -84,7 +84,7 @@ class FilesRun(CellRun):
         asked, cell = self.fidelity.asked, self.cell
         multicast = registry.get(cell.protocol).multicast
         asked.rate_bps = cell.r_mc_bps + cell.r_uc_bps if multicast else cell.shaped_bps
-        asked.size_bytes = self.job.trace_info["bytes"]
+        asked.size_bytes = self.job.trace_info["bytes"] * (1 if multicast else cell.m)
         asked.groups = {self.network.multicast_group: self.multicast} if multicast else {}
         asked.free |= {"programs"}
 

@@ -449,7 +449,7 @@ class CellRun(CellBase):
         self.free_what_changes()
         ldm7 = cell.protocol == "ldm7"
         asked.rate_bps = cell.r_mc_bps + cell.r_uc_bps if ldm7 else cell.shaped_bps
-        asked.size_bytes = self.job.trace_info["bytes"]
+        asked.size_bytes = self.job.trace_info["bytes"] * (1 if ldm7 else cell.m)
         asked.groups = {self.network.multicast_group: self.multicast} if ldm7 else {}
         for host in self.subscribers:
             preload = " with LD_PRELOAD" if host in self.clock_offsets_ms else ""

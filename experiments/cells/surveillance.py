@@ -23,12 +23,11 @@ from experiments.verdict.one_way import Way, stations, ways
 from topologies.emulate import census, inventory_reading
 from topologies.emulate.emulation import Emulation
 from topologies.model.shared_nic import shares_nics
-from topologies.watch.flights import BLOCK_S, RUN, Flight, period_of, samples_most
+from topologies.watch.flights import BLOCK_S, LOOK_S, RUN, Flight, period_of, samples_most
 from topologies.watch.inventory import Inventory
 from topologies.watch.journal import Journal
 from topologies.watch.taps import Taps, frames_for
 
-TAP_INTERVAL_S: Final = 0.2
 FEWEST_LOOKS, MOST_LOOKS = 2, 12  # at random moments
 S_PER_LOOK: Final = 30.0
 PAUSE_S: Final = 0.02  # between the nodes of a look while products are in transit
@@ -59,7 +58,7 @@ class Asked:
     things: dict[str, str] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
     rate_bps: float = 100e6  # the maximum that leaves the sender's NIC1
-    size_bytes: float = math.inf  # of all products, if known
+    size_bytes: float = math.inf  # of all that leaves it, if known
     groups: dict[str, Collection[str]] = field(default_factory=dict)  # address -> all its receivers
 
 
@@ -84,9 +83,9 @@ class Surveillance:
         self._ways = ways(emulation.network, asked.rate_bps)
         tapped = partial(_tapped, emulation)
         found = stations(emulation.network, tapped, emulation.path_address_of)
-        frames = frames_for(samples_most(asked.rate_bps, period, TAP_INTERVAL_S))
+        frames = frames_for(samples_most(asked.rate_bps, period))
         self._taps = Taps(found, emulation.pids, asked.groups, period, self._make_part, frames)
-        self._reader = Repeater("taps", looking.every_s(TAP_INTERVAL_S), self._read)
+        self._reader = Repeater("taps", looking.every_s(LOOK_S), self._read)
         self._reader.start()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look_at, args=(at_s,), daemon=True)

@@ -20,6 +20,7 @@ from topologies.watch.flights import (
     CONTROL,
     LEAST_PERIOD,
     MOST_PERIOD,
+    MOST_SAMPLES,
     NS,
     PATH,
     PUT_AWAY_S,
@@ -224,6 +225,8 @@ def test_a_sample_is_as_large_as_watching_may_cost() -> None:
         (500e6, 15e6, 32),
         # 24,000 of 62.5 kB are enough: by the rate, 41,667 a second give 163 samples at 1,024.
         (500e6, 1.5e9, 2048),
+        # A ring of 8,192 has no room for 8,334 samples in 0.2 s (2 x 83,333 a second, 4 in 16).
+        (1e9, 15e6, 32),
         (500e6, 0, LEAST_PERIOD),
     ],
 )
@@ -235,12 +238,16 @@ def test_a_short_feed_at_a_high_rate_is_sampled_more_often(
 
 
 def test_rings_have_room_for_small_packets_at_the_full_rate() -> None:
-    """500 Mbit/s are 41,667 packets of 1,500 bytes in a second: 10,417 samples at a period of 16,
-    2,084 in 0.2 s."""
-    assert samples_most(500e6, 16, 0.2) == 2084
-    assert taps.frames_for(2084) == 4096
-    assert taps.frames_for(2048) == 2048
+    """500 Mbit/s are 41,667 packets of 1,500 bytes in a second, and as many acknowledgements:
+    20,833 samples at a period of 16, 4,167 in 0.2 s. With less room some are not seen, and their
+    fellows pass for copies and losses."""
+    assert samples_most(500e6, 16) == 4167
+    assert taps.frames_for(4167) == 8192
+    assert taps.frames_for(4096) == 4096
     assert taps.frames_for(0) == taps.frames_for(1) == taps.LEAST_FRAMES
+    for rate_bps in (1e6, 20e6, 500e6, 1e9, 10e9):
+        for size_bytes in (0.0, 1e6, 1e9):
+            assert samples_most(rate_bps, period_of(rate_bps, size_bytes)) <= MOST_SAMPLES
 
 
 def watched_for(hours: int, make_file: Callable[[], BinaryIO] = io.BytesIO) -> Flights:

@@ -28,6 +28,8 @@ MOST_PERIOD: Final = 1 << 14
 SAMPLES_PER_S: Final = 150.0  # from a sender at its full rate; bounds the cost of watching
 PACKET_BYTES: Final = 1500
 LEAST_SAMPLES: Final = 32  # of all that a sender will send
+LOOK_S: Final = 0.2  # between two looks at what was seen
+MOST_SAMPLES: Final = 8192  # that can wait for a look
 SEGMENTED_S: Final = 1e-3  # a fast sender passes on segments of as much time as one packet, up to:
 SEGMENTED_BYTES: Final = 65_536
 REMEMBERED_S: Final = 90.0  # a packet that has not arrived by then counts as lost
@@ -51,14 +53,15 @@ def period_of(rate_bps: float, size_bytes: float = math.inf) -> int:
     largest = min(max(rate_bps / 8 * SEGMENTED_S, PACKET_BYTES), SEGMENTED_BYTES)
     enough = size_bytes / largest / LEAST_SAMPLES * RUN
     wanted = min(rate_bps / 8 / PACKET_BYTES / SAMPLES_PER_S * RUN, enough)
+    wanted = max(wanted, samples_most(rate_bps, 1) / MOST_SAMPLES)
     power = 1 << math.ceil(math.log2(wanted)) if wanted > 1 else 1
     return max(LEAST_PERIOD, min(MOST_PERIOD, power))
 
 
-def samples_most(rate_bps: float, period: int, over_s: float) -> int:
-    """Return how many samples a sender at `rate_bps` gives in `over_s`, if its packets are small,
-    rounded up."""
-    return math.ceil(rate_bps / 8 / PACKET_BYTES * RUN / period * over_s)
+def samples_most(rate_bps: float, period: int) -> int:
+    """Return how many samples a sender at `rate_bps` may see between two looks, rounded up: its
+    packets, if they are small, and an acknowledgement of each."""
+    return math.ceil(2 * rate_bps / 8 / PACKET_BYTES * RUN / period * LOOK_S)
 
 
 @dataclass(frozen=True)

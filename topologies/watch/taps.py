@@ -20,11 +20,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import BinaryIO, Final
 
 from common.shell import NetworkError, namespace_of
-from topologies.watch.flights import ATOMIC_AT, NS, RUN, Flight, Flights, Station
+from topologies.watch.flights import (
+    ATOMIC_AT,
+    MOST_SAMPLES,
+    NS,
+    RUN,
+    Flight,
+    Flights,
+    Station,
+)
 
 FRAME_BYTES: Final = 2048
 LEAST_FRAMES: Final = 512
-MOST_FRAMES: Final = 4096  # 8 MiB of a ring
 PAGE_BYTES: Final = 65_536  # of the ring: a multiple of the machine's page size
 
 # linux/if_packet.h, linux/filter.h
@@ -68,7 +75,7 @@ def sample_filter(period: int) -> tuple[tuple[int, int, int, int], ...]:
 
 def frames_for(packets: int) -> int:
     """Return the frames of a ring that has room for that many packets: a power of two."""
-    return min(MOST_FRAMES, max(LEAST_FRAMES, 1 << (packets - 1).bit_length()))
+    return min(MOST_SAMPLES, max(LEAST_FRAMES, 1 << (packets - 1).bit_length()))
 
 
 class Ring:
