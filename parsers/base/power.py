@@ -51,6 +51,19 @@ def repeats_for(effect: float, spread: float) -> int | None:
     return low
 
 
+@cache
+def signs_for(share: float) -> int | None:
+    """Return how many pairs let the sign test see that one side has this share of them; None if
+    more than MOST_REPEATS."""
+    share = max(share, 1 - share)
+    for pairs in range(2, MOST_REPEATS + 1):
+        # The least number on one side that the two-sided test finds too many.
+        least = int(stats.binom.isf((1 - CONFIDENCE) / 2, pairs, 0.5)) + 1
+        if least <= pairs and stats.binom.sf(least - 1, pairs, share) >= POWER:
+            return pairs
+    return None
+
+
 def spread_of(found: Estimate) -> float:
     """Return the standard deviation of one repeat. For an interval that is not from repeats, return
     the value that gives its width with `n` repeats."""

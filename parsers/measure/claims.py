@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from common.counting import counted
 from parsers.base import intervals
 from parsers.base.factors import FACTORS, Scalar, show
 from parsers.base.intervals import Estimate
@@ -459,6 +460,8 @@ def _interval(estimate: Estimate, scale: float, unit: str) -> str:
 def _above(claim: Claim, label: str, both: str, ours: Estimate, other: Estimate) -> Part:
     """Judge by the ratio or, if a value is not above 0, by the difference; also by Wilcoxon's test
     if there are enough repeats."""
+    if claim.compared_by == "sign":
+        return _by_sign(label, both, ours, other)
     metric = METRICS[claim.metric]
     difference, ratio = intervals.difference(ours, other), intervals.ratio(ours, other)
     numbers = f"{both}: difference {_interval(difference, metric.scale, metric.shown_unit)}"
@@ -488,6 +491,18 @@ def _above(claim: Claim, label: str, both: str, ours: Estimate, other: Estimate)
         return Part(label, HELD if of > 0 else NOT_HELD, numbers, reason, sees)
     reason = f"the interval includes {limit} ({found.method})"
     return Part(label, NOT_DECIDABLE, numbers, reason, sees, undecided.repeats(found, found.mean))
+
+
+def _by_sign(label: str, both: str, ours: Estimate, other: Estimate) -> Part:
+    """Judge by the sign test over the shared repeats."""
+    signs = [x > y for _, x, y in intervals.common(ours, other) if x != y]
+    numbers = f"{both}: above in {sum(signs)} of {counted(len(signs), 'repeat')}"
+    found = intervals.side(ours, other)
+    if found:
+        verdict, where = (HELD, "above") if found > 0 else (NOT_HELD, "below")
+        return Part(label, verdict, numbers, f"{where} by the sign test")
+    decider = undecided.repeats_of_signs(sum(signs), len(signs))
+    return Part(label, NOT_DECIDABLE, numbers, "the sign test shows no side", "", decider)
 
 
 def _within(

@@ -95,6 +95,15 @@ def repeats_by_sign(found: Estimate, distance: float) -> Decider:
     return Decider(f"about {needed} repeats would ({have} here)", True)
 
 
+def repeats_of_signs(above: int, have: int) -> Decider:
+    """Return what would show by the sign test on which side most of the pairs are."""
+    few = have < LEAST_TO_TELL
+    needed = intervals.least_ranked() if few else power.signs_for(above / have)
+    if needed is None:
+        return Decider(f"more than {power.MOST_REPEATS} repeats would: no side has most of them")
+    return Decider(f"about {max(needed, have + 1)} repeats would ({have} here)", True)
+
+
 def most(deciders: Iterable[Decider]) -> Decider:
     """Return the most demanding one: one that no repeats decide, else one that may need any number
     of them, else the one with the highest number in its text."""

@@ -349,7 +349,9 @@ class Claim(Block):
     With `against`, each point at `where` is compared with the point that has the levels of
     `against` instead, in `against_metric` if it is given. equal: the interval of the difference is
     within +-at_most (0.1) of the other value; ratio: between at_least and at_most; above: a ratio
-    above 1.
+    above 1. With `compared_by: sign`, above: it is larger in most repeats, by the sign test: for
+    something that differs by 20 % in one window and tenfold in another, which Student's t takes for
+    noise.
 
     saving: the share of `over` that the point at `where` saves, at the same value, against the line
     of the points that have the levels of `against` instead; at least at_least.
@@ -365,8 +367,10 @@ class Claim(Block):
     )
     at_least: Finite | None = None
     at_most: Finite | None = None
-    compared_by: Literal["ratio", "difference"] = Field(
-        "ratio", description="of increases, decreases and above: what the interval is of"
+    compared_by: Literal["ratio", "difference", "sign"] = Field(
+        "ratio",
+        description="of increases, decreases and above: what the interval is of; sign, of above: "
+        "the sign test over the repeats",
     )
     steps: Literal["each", "trend"] = Field(
         "each", description="of increases and decreases: each step, or the range"
@@ -397,6 +401,8 @@ class Claim(Block):
                 f"kind {self.kind}: compared_by: ratio; difference with above, or with increases "
                 "or decreases without against"
             )
+        if self.compared_by == "sign" and self.kind != "above":
+            raise _wrong(f"kind {self.kind}: compared_by: ratio; sign is of above")
         if self.steps == "trend" and self.kind not in ("increases", "decreases"):
             raise _wrong(f"kind {self.kind}: no steps: trend is of increases and decreases")
         if self.kind == "saving" and (self.against is None or self.at_least is None):

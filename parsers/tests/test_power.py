@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from parsers.base.intervals import Estimate, over_repeats
-from parsers.base.power import least_effect, repeats_for, visible
+from parsers.base.power import least_effect, repeats_for, signs_for, visible
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,14 @@ def test_what_an_interval_sees() -> None:
     assert found == pytest.approx(0.5 * spread, rel=0.03)
     assert visible(Estimate(0, -1.96, 1.96, 60, "bootstrap")) == pytest.approx(2.80, abs=0.01)
     assert visible(over_repeats([1.0])) is None
+
+
+@pytest.mark.parametrize(
+    ("share", "pairs"),
+    # All agree: 2 / 2^6 is below 5 %. 90 %: of 12, 10 or more (p = 158 / 4096 = 0.039) come with a
+    # probability of 0.282 + 0.377 + 0.230 = 0.889; of 9, 8 (0.039) with 0.387 + 0.387 = 0.775;
+    # of 10, 9 (0.021) with 0.349 + 0.387 = 0.736; of 11, 10 (0.012) with 0.697.
+    [(1.0, 6), (0.0, 6), (0.9, 12), (0.5, None)],
+)
+def test_pairs_that_the_sign_test_needs(share: float, pairs: int | None) -> None:
+    assert signs_for(share) == pairs

@@ -335,6 +335,27 @@ def test_steps_to_0_are_judged_by_the_sign_test() -> None:
         assert one(above, sweep(made)).verdict == "not decidable"
 
 
+def test_above_in_most_repeats_by_the_sign_test() -> None:
+    """Six of six: p = 2 / 2^6 = 0.031, though ratios from 1.01 to 100 have a wide t interval."""
+    asked = claim(
+        "above", where={"protocol": "ldm7"}, against={"protocol": "ldm6"}, compared_by="sign"
+    )
+    theirs = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+    ours = (1.01, 2.02, 3.03, 4.04, 5.05, 600.0)
+    found = one(asked, sweep({("ldm7", 8): ours, ("ldm6", 8): theirs}))
+    assert (found.verdict, found.reason) == ("held", "above by the sign test")
+    assert found.numbers.endswith("above in 6 of 6 repeats")
+    by_ratio = asked.model_copy(update={"compared_by": "ratio"})
+    assert one(by_ratio, sweep({("ldm7", 8): ours, ("ldm6", 8): theirs})).verdict == "not decidable"
+    assert one(asked, sweep({("ldm7", 8): theirs, ("ldm6", 8): ours})).verdict == "not held"
+    five = one(asked, sweep({("ldm7", 8): ours[:5], ("ldm6", 8): theirs[:5]}))
+    assert five.decides.startswith("about 6 repeats would (5 here)")
+    split = one(asked, sweep({("ldm7", 8): (*ours[:5], 5.0), ("ldm6", 8): theirs}))
+    assert split.decides.startswith("about 17 repeats would (6 here)")
+    three = one(asked, sweep({("ldm7", 8): (0.5, 3.0, 4.0), ("ldm6", 8): theirs[:3]}))
+    assert three.decides.startswith("about 6 repeats would (3 here)")
+
+
 def test_one_run_each_is_judged_by_its_trend() -> None:
     rising = {("ldm6", m): (float(m),) for m in (4, 8, 12, 16, 20)}
     found = one(claim("increases", where=LDM6), sweep(rising))
