@@ -143,7 +143,10 @@ def test_programs_that_the_cell_stops_may_be_found_stopped(
         run.network = SimpleNamespace(multicast_group="239.1.1.1")
         run.clock_offsets_ms, run.monitor = {}, None
         run.emulation = SimpleNamespace(elsewhere={})
+        run.job = SimpleNamespace(trace_info={"bytes": 1000})
         run._expect()
+        # A sender by unicast sends a copy to each of eight.
+        assert run.fidelity.asked.size_bytes == (8000 if protocol == "tcp" else 1000)
         free[cell.conditions.first_receiver] = run.fidelity.asked.free - {"programs"}
     assert free.pop("stop-10") == {"a scheduling"}
     assert set(free) == {"as-others", "loss-10", "rate-5", "rtt-300"}
