@@ -81,12 +81,8 @@ class FilesRun(CellRun):
     def _expect(self) -> None:
         """Note what the network must show while files are in transit; programs come and go."""
         self.free_what_changes()
-        asked, cell = self.fidelity.asked, self.cell
-        multicast = registry.get(cell.protocol).multicast
-        asked.rate_bps = cell.r_mc_bps + cell.r_uc_bps if multicast else cell.shaped_bps
-        asked.size_bytes = self.job.trace_info["bytes"] * (1 if multicast else cell.m)
-        asked.groups = {self.network.multicast_group: self.multicast} if multicast else {}
-        asked.free |= {"programs"}
+        self.expect_of_sender(multicast=registry.get(self.cell.protocol).multicast)
+        self.fidelity.asked.free |= {"programs"}
 
     def _ps(self) -> str:
         sender = self.daemons.get(self.publisher)

@@ -443,14 +443,19 @@ class CellRun(CellBase):
             except BackgroundError as error:
                 raise CellError(str(error)) from None
 
+    def expect_of_sender(self, *, multicast: bool) -> None:
+        """Note how fast the sender sends, how much, and to which groups; by unicast, a copy to each
+        receiver."""
+        cell, asked = self.cell, self.fidelity.asked
+        asked.rate_bps = cell.r_mc_bps + cell.r_uc_bps if multicast else cell.shaped_bps
+        asked.size_bytes = self.job.trace_info["bytes"] * (1 if multicast else cell.m)
+        asked.groups = {self.network.multicast_group: self.multicast} if multicast else {}
+
     def _expect(self) -> None:
         """Note what the network must show while the replay runs, besides its plan."""
-        cell, asked = self.cell, self.fidelity.asked
+        asked = self.fidelity.asked
         self.free_what_changes()
-        ldm7 = cell.protocol == "ldm7"
-        asked.rate_bps = cell.r_mc_bps + cell.r_uc_bps if ldm7 else cell.shaped_bps
-        asked.size_bytes = self.job.trace_info["bytes"] * (1 if ldm7 else cell.m)
-        asked.groups = {self.network.multicast_group: self.multicast} if ldm7 else {}
+        self.expect_of_sender(multicast=self.cell.protocol == "ldm7")
         for host in self.subscribers:
             preload = " with LD_PRELOAD" if host in self.clock_offsets_ms else ""
             shell = "" if host in self.emulation.elsewhere else "1 x bash, "

@@ -279,14 +279,19 @@ def least_ranked() -> int:
     return math.ceil(math.log2(2 / (1 - _confidence.get())))
 
 
+def signs(a: Estimate, b: Estimate) -> list[bool]:
+    """Return for each shared repeat whether a is above b, without equal pairs."""
+    return [x > y for _, x, y in common(a, b) if x != y]
+
+
 def side(a: Estimate, b: Estimate) -> int:
     """Return 1 if the sign test finds a above b over the shared repeats, -1 if below, else 0. It
     leaves out equal pairs and makes no assumption about their distribution. At 95 %, six pairs that
     all agree decide."""
-    signs = [x > y for _, x, y in common(a, b) if x != y]
-    if not signs or stats.binomtest(sum(signs), len(signs)).pvalue >= 1 - _confidence.get():
+    found = signs(a, b)
+    if not found or stats.binomtest(sum(found), len(found)).pvalue >= 1 - _confidence.get():
         return 0
-    return 1 if 2 * sum(signs) > len(signs) else -1
+    return 1 if 2 * sum(found) > len(found) else -1
 
 
 @dataclass(frozen=True)

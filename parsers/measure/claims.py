@@ -494,7 +494,7 @@ def _above(claim: Claim, label: str, both: str, ours: Estimate, other: Estimate)
 
 def _by_sign(label: str, both: str, ours: Estimate, other: Estimate) -> Part:
     """Judge by the sign test over the shared repeats."""
-    signs = [x > y for _, x, y in intervals.common(ours, other) if x != y]
+    signs = intervals.signs(ours, other)
     numbers = f"{both}: above in {sum(signs)} of {len(signs)} repeats"
     found = intervals.side(ours, other)
     if found:
