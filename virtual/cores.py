@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
 _PLACE: ContextVar[int | None] = ContextVar("_PLACE", default=None)
+_GUESTS: Counter[int] = Counter()  # of this process, by core
 
 
 def cache_directory() -> Path:
@@ -51,10 +53,10 @@ def beside(number: int) -> Iterator[None]:
 @contextmanager
 def one_core(directory: Path | None = None) -> Iterator[int]:
     """Yield a core that no other guest of this user has. If all are taken or locking fails, yield
-    one of them anyway: guests that share a core are slower, not different. The first choice is the
-    last core (interrupts often go to the first), or one as many before it as the user's number
-    says: users do not see each other's locks, and a class on one machine must not crowd onto one
-    core."""
+    one that fewest guests of this process have: guests that share a core are slower, not different,
+    but parts of one cell would then not run at the same time. The first choice is the last core
+    (interrupts often go to the first), or one as many before it as the user's number says: users do
+    not see each other's locks, and a class on one machine must not crowd onto one core."""
     cores = available_cores()
     if (place := _PLACE.get()) is not None:
         yield cores[-1 - place % len(cores)]
@@ -71,6 +73,10 @@ def one_core(directory: Path | None = None) -> Iterator[int]:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 continue
-            yield core
-            return
-        yield cores[os.getpid() % len(cores)]
+            break
+        else:
+            first = os.getpid() % len(cores)
+            core = min(cores[first:] + cores[:first], key=_GUESTS.__getitem__)
+        _GUESTS[core] += 1
+        stack.callback(_GUESTS.subtract, [core])
+        yield core

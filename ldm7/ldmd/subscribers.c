@@ -104,6 +104,7 @@ static void close_channel(struct channel *c)
     free(c);
 }
 
+/* A leased address may also be a host's own, which ALLOW entries let connect without a lease. */
 static void drop_channel(struct channel *c)
 {
     struct channel **at = &c->owner->channels;
@@ -113,10 +114,11 @@ static void drop_channel(struct channel *c)
     *at = c->next;
     struct subscribers *s = c->owner;
     struct in_addr addr = c->addr;
-    bool waits = c->waits;
+    bool waits = c->waits, leased = c->leased;
     close_channel(c);
     if (s->left && !waits)
-        s->left(s->left_ctx, addr, subscriptions_of(s, addr));
+        s->left(s->left_ctx, addr,
+                leased ? subscribers_grant(s, addr).places : subscriptions_of(s, addr));
 }
 
 static void on_channel(void *ctx, uint32_t events)

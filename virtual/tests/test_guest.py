@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import os
 import re
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -206,6 +208,16 @@ def test_guests_get_cores_of_their_own_while_there_are_any(
                 assert second != first
     with one_core(tmp_path) as again:
         assert again == cores[-1]
+
+
+def test_guests_of_one_process_share_no_core_while_others_have_all(tmp_path: Path) -> None:
+    cores = available_cores()
+    with ExitStack() as stack:
+        for core in cores[1:]:  # as a run in another process does
+            stream = stack.enter_context((tmp_path / f"{core}.lock").open("ab"))
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        found = [stack.enter_context(one_core(tmp_path)) for _ in range(2 * len(cores))]
+    assert sorted(found) == sorted(2 * cores)
 
 
 def test_users_begin_at_different_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -573,6 +573,25 @@ def case_subscription_end(servers: Servers) -> None:
     servers.stop_all()
 
 
+def case_leased_address_is_a_hosts(servers: Servers) -> None:
+    """A host whose own address is also leased to another subscriber keeps its connection when that
+    one leaves."""
+    servers.start("s", publisher7(subnet=30))  # r1's address is the only one that s can lease
+    source = f"{control_ip('s')}:{PORT}"
+    servers.start("r1", f"RECEIVE NGRID {source} {path_ip('r1')} dummy dummy\n")
+    servers.start("r2", subscriber7("r2"))
+    await_receiving(servers, ("r1", "r2"))
+    leased = f"{control_ip('r2')} subscribed to NGRID: .* ifaceCidrAddr={path_ip('r1')}/30"
+    expect(re.search(leased, servers.log("s")) is not None, "another address was leased")
+    servers.stop("r2")
+    gone = f"Receiver {path_ip('r2')} disconnected"
+    wait_for("end of the FMTP connection", partial(servers.logged, "s", gone), 5)
+    servers.insert("a", mixed_sizes(7))
+    servers.same_everywhere(7, ("r1",))
+    expect(servers.count("s", f"Receiver {path_ip('r1')} disconnected") == 0, "r1 lost its own")
+    servers.stop_all()
+
+
 CASES = cases_in(globals())
 
 if __name__ == "__main__":
