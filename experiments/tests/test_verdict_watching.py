@@ -90,6 +90,19 @@ def test_a_packet_or_two_of_a_small_sample_prove_nothing(
     assert found == {names[field]: status}
 
 
+@pytest.mark.parametrize("field", ["duplicates", "strangers", "lost"])
+def test_what_the_watcher_missed_explains_as_many_at_each_receiver(field: str) -> None:
+    """A departure that it did not see makes the packet a stranger wherever it arrives; an arrival
+    that it did not see is a loss. Neither explains more packets than it missed."""
+    name = "packets lost on the way" if field == "lost" else "copies of packets"
+    both = [flight(**{field: 5}), flight(target="sl2", **{field: 5})]
+    assert statuses(flights=both, flights_unseen=5) == {name: "warn"}
+    assert statuses(flights=both, flights_unseen=4) == {name: "fail"}
+    assert statuses(flights=[flight(out_of_order=20)], flights_unseen=99) == {
+        "order of packets": "fail"
+    }
+
+
 @pytest.mark.parametrize("clock", ["native", "virtual"])
 @pytest.mark.parametrize("delays", [(20.5, 140.0, 150.0), (20.5, 20.5, 220.0), (15.0, 20.5, 20.5)])
 def test_one_bad_block_of_one_receiver_is_enough(
