@@ -45,7 +45,8 @@ LINKS: Final = "links"
 SHARED: Final = Path("/guest/links")
 END_S: Final = 1.0  # the calendar ends as soon as its last guest, or one without a result, has
 _PANIC: Final = "Kernel panic"
-_GONE: Final = "external link is broken"
+# How a kernel says that the calendar is gone: at the end of its stream, or by ECONNRESET.
+_GONE: Final = ("external link is broken", "invalid time-travel message - -104 bytes")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,12 @@ class Far:
     name: str
     connection: socket.socket
     parts: Sequence[int]
+
+
+def own_panics(consoles: Sequence[str]) -> list[str]:
+    """Return why kernels ended by themselves, except that the calendar was gone."""
+    lines = [line for text in consoles for line in text.splitlines() if _PANIC in line]
+    return [line for line in lines if not any(gone in line for gone in _GONE)]
 
 
 class Together:
@@ -219,14 +226,9 @@ class Together:
         code = self.calendar.returncode
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         text = said.strip() or f"the calendar of the parts ended ({how})"
-        return ": ".join([text.splitlines()[-1], *self._panics()[:1]])
-
-    def _panics(self) -> list[str]:
-        """Return why kernels ended by themselves, except that the calendar was gone."""
         guests = self.guests.values()
         consoles = [(one.exchange / "console").read_text("utf-8", "replace") for one in guests]
-        lines = [line for text in consoles for line in text.splitlines() if _PANIC in line]
-        return [line for line in lines if _GONE not in line]
+        return ": ".join([text.splitlines()[-1], *own_panics(consoles)[:1]])
 
     def wait(self) -> list[int]:
         """Wait for the end; return the exit codes. Raises GuestError, see `poll`."""
