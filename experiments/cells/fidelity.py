@@ -160,7 +160,7 @@ class Fidelity:
 
         def end() -> None:
             repeater.stop()
-            found = queues.close()
+            found, peak_bytes = queues.close(), sockets.close()
             for queue in found:
                 queue.link = links.get(queue.place.rpartition("/")[0])
             for name, host in elsewhere.items():
@@ -169,14 +169,14 @@ class Fidelity:
                 if name in nodes:
                     found += [host_queue(name, queue) for queue in seen["queues"]]
                 else:
-                    sockets.peak_bytes[name] = seen["peak_bytes"]
+                    peak_bytes[name] = seen["peak_bytes"]
             write_json(
                 self._out / "queues.json",
                 {
                     "interval_s": interval_s,
                     "failed": repeater.failed,
                     "queues": [queue.to_dict() for queue in found],
-                    "sockets": sockets.peak_bytes,
+                    "sockets": peak_bytes,
                 },
             )
 

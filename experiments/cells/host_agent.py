@@ -39,7 +39,7 @@ class Watching:
         seen: dict[str, Any] = {"failed": self._repeater.failed}
         if isinstance(self._watch, QueueWatch):
             return {**seen, "queues": [queue.to_dict() for queue in self._watch.close()]}
-        return {**seen, "peak_bytes": self._watch.peak_bytes[NAME]}
+        return {**seen, "peak_bytes": self._watch.close()[NAME]}
 
 
 def functions() -> dict[str, Callable[..., Any]]:

@@ -33,9 +33,10 @@ from experiments.verdict.queue_watch import (
     QueueWatch,
     Reading,
     parse_limits,
-    parse_messages,
+    parse_queue,
     udp_receive_queues,
 )
+from topologies.watch import netlink
 
 
 # -- netlink ----------------------------------------------------------------------------------
@@ -57,28 +58,28 @@ def qdisc(index: int, handle: int, kind: bytes, sent: int, backlog: int, drops: 
     return message(36, tcmsg + attribute(1, kind + b"\0") + attribute(0x8007, basic + queue))
 
 
-DONE = message(3, struct.pack("=i", 0))
+def queues(answer: bytes) -> list[Reading]:
+    return [parse_queue(body) for _, body in netlink.messages(answer)]
 
 
 def test_queues_are_read_from_the_kernels_answer() -> None:
     answer = qdisc(7, 0x100000, b"tbf", 123_456, 5000, 2) + qdisc(8, 0x10000, b"netem", 9, 0, 0)
-    assert parse_messages(answer) == (
-        [Reading(7, "10:", "tbf", 123_456, 5, 5000, 2), Reading(8, "1:", "netem", 9, 0, 0, 0)],
-        False,
-    )
-    assert parse_messages(DONE) == ([], True)
+    assert queues(answer) == [
+        Reading(7, "10:", "tbf", 123_456, 5, 5000, 2),
+        Reading(8, "1:", "netem", 9, 0, 0, 0),
+    ]
 
 
 @pytest.mark.parametrize("cut", [1, 20, 37, 60])
 def test_a_cut_answer_is_refused(cut: int) -> None:
     whole = qdisc(7, 0x100000, b"tbf", 1, 2, 3)
     with pytest.raises((ValueError, struct.error)):
-        parse_messages(whole[:cut] + b"\0" * 16)
+        queues(whole[:cut] + b"\0" * 16)
 
 
 def test_an_error_of_the_kernel_is_one() -> None:
     with pytest.raises(PermissionError):
-        parse_messages(message(2, struct.pack("=i", -1) + bytes(16)))
+        queues(message(2, struct.pack("=i", -1) + bytes(16)))
 
 
 def test_limits_are_those_of_tc() -> None:
@@ -112,9 +113,9 @@ def test_peaks_and_rates() -> None:
 
 def test_receive_queues_of_sockets() -> None:
     text = (
-        "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
-        "  123: 010A0AEF:9790 00000000:0000 07 00000000:0000A8C0 00:00000000 00000000     0\n"
-        "  124: 00000000:0044 00000000:0000 07 00000000:00000000 00:00000000 00000000     0\n"
+        b"   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
+        b"  123: 010A0AEF:9790 00000000:0000 07 00000000:0000A8C0 00:00000000 00000000     0\n"
+        b"  124: 00000000:0044 00000000:0000 07 00000000:00000000 00:00000000 00000000     0\n"
     )
     assert udp_receive_queues(text) == [0xA8C0, 0]
 

@@ -9,9 +9,8 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from common.shell import (
@@ -32,6 +31,7 @@ TCA_KIND: Final = 1
 TCA_STATS2: Final = 7
 TCA_STATS_BASIC: Final = 1
 TCA_STATS_QUEUE: Final = 3
+_PIECE_BYTES: Final = 1 << 16
 _BASIC: Final = struct.Struct("=QI")
 _QUEUE: Final = struct.Struct("=IIIII")
 
@@ -74,19 +74,8 @@ class Queue:
         return asdict(self)
 
 
-def parse_messages(data: bytes) -> tuple[list[Reading], bool]:
-    """Return the queues in a piece of the kernel's answer, and whether it was the last piece.
-    Raises ValueError if it is malformed, OSError if the kernel refuses."""
-    found: list[Reading] = []
-    for kind, body in netlink.messages(data):
-        if kind == netlink.NLMSG_DONE:
-            return found, True
-        if kind == netlink.RTM_NEWQDISC:
-            found.append(_reading(body))
-    return found, False
-
-
-def _reading(body: bytes) -> Reading:
+def parse_queue(body: bytes) -> Reading:
+    """Read one queue of the kernel's answer. Raises ValueError, struct.error if it is malformed."""
     _, index, handle, _, _ = netlink.TC.unpack_from(body)
     kind, sent, packets, backlog, drops = "", 0, 0, 0, 0
     for number, value in attributes(body[netlink.TC.size :]):
@@ -131,11 +120,40 @@ def shaper_counts(pid: int | None, interface: str, classid: str) -> tuple[int, i
         kind = netlink.RTM_GETTCLASS if classid else netlink.RTM_GETQDISC
         for body in netlink.dump(one, kind, netlink.TC.pack(0, index, 0, 0, 0)):
             _, at, handle, parent, _ = netlink.TC.unpack_from(body)
-            reading = _reading(body)
+            reading = parse_queue(body)
             named = handle_text(handle) == classid if classid else handle_text(parent) == "root"
             if at == index and named and reading.kind == ("htb" if classid else "tbf"):
                 return reading.sent_bytes, reading.backlog_bytes
     return None
+
+
+class _NodeQueues:
+    """The queues of one node, and the kernel's last answer about each: most queues of a sample are
+    as they were, and parsing them again would cost most of its time."""
+
+    def __init__(self, node: str, pid: int) -> None:
+        """`pid`: of a process in the node's namespace. Raises NetworkError."""
+        limits = parse_limits(check(in_node(pid, ["tc", "-r", "-j", "qdisc", "show"])))
+        self.socket = netlink.open_socket(pid, netlink.NETLINK_ROUTE)
+        with namespace_of(pid):
+            indices = {name: index for index, name in socket.if_nameindex()}
+        self.queues: dict[tuple[int, int], Queue] = {}  # by interface and handle
+        for (name, handle), queue in limits.items():
+            if name in indices:
+                queue.place = f"{node}/{name}/{handle}"
+                self.queues[indices[name], int(handle.rstrip(":"), 16) << 16] = queue
+        self._last: dict[tuple[int, int], tuple[bytes, Reading]] = {}
+
+    def readings(self) -> Iterator[tuple[Queue, Reading]]:
+        """Read all queues. Raises OSError, ValueError if the kernel's answer is not as expected."""
+        for body in netlink.dump(self.socket, netlink.RTM_GETQDISC, bytes(netlink.TC.size)):
+            _, index, handle, _, _ = netlink.TC.unpack_from(body)
+            place = index, handle
+            if (queue := self.queues.get(place)) is None:
+                continue
+            if (known := self._last.get(place)) is None or known[0] != body:
+                known = self._last[place] = body, parse_queue(body)
+            yield queue, known[1]
 
 
 class QueueWatch:
@@ -145,35 +163,14 @@ class QueueWatch:
         """`pids`: node -> a process in its namespace. Raises NetworkError."""
         self._windows: dict[str, tuple[float, int]] = {}  # where a rate's second began
         self._begun: dict[str, tuple[int, int]] = {}  # sent and dropped before
-        self._nodes = [self._open(node, pids[node]) for node in nodes]
-
-    @staticmethod
-    def _open(node: str, pid: int) -> tuple[socket.socket, dict[tuple[int, str], Queue]]:
-        limits = parse_limits(check(in_node(pid, ["tc", "-r", "-j", "qdisc", "show"])))
-        one = netlink.open_socket(pid, netlink.NETLINK_ROUTE)
-        with namespace_of(pid):
-            names = dict(socket.if_nameindex())
-        queues = {}
-        for index, name in names.items():
-            for (interface, handle), queue in limits.items():
-                if interface == name:
-                    queue.place = f"{node}/{name}/{handle}"
-                    queues[index, handle] = queue
-        return one, queues
+        self._nodes = [_NodeQueues(node, pids[node]) for node in nodes]
 
     def look(self) -> None:
         """Take a sample. Raises OSError, ValueError if the kernel's answer is not as expected."""
-        for one, queues in self._nodes:
+        for node in self._nodes:
             now = time.time()
-            flags = netlink.NLM_F_REQUEST | netlink.NLM_F_DUMP
-            one.send(netlink.MESSAGE.pack(36, netlink.RTM_GETQDISC, flags, 1, 0) + bytes(20))
-            last = False
-            while not last:
-                readings, last = parse_messages(one.recv(1 << 16))
-                for reading in readings:
-                    queue = queues.get((reading.interface, reading.handle))
-                    if queue is not None:
-                        self.note(queue, reading, now)
+            for queue, reading in node.readings():
+                self.note(queue, reading, now)
 
     def note(self, queue: Queue, reading: Reading, now: float) -> None:
         """Record a sample."""
@@ -193,28 +190,40 @@ class QueueWatch:
 
     def close(self) -> list[Queue]:
         """Stop watching; return the queues."""
-        for one, _ in self._nodes:
-            one.close()
-        return [queue for _, queues in self._nodes for queue in queues.values()]
+        for node in self._nodes:
+            node.socket.close()
+        return [queue for node in self._nodes for queue in node.queues.values()]
 
 
 class SocketWatch:
     """Watches how full the UDP sockets of some hosts are."""
 
     def __init__(self, pids: Mapping[str, int], hosts: Sequence[str]) -> None:
-        self._files = {host: Path(f"/proc/{pids[host]}/net/udp") for host in hosts}
-        self.peak_bytes = dict.fromkeys(
-            hosts, 0
-        )  # of a socket's memory, including overhead per frame
+        """`pids`: host -> a process in its namespace. Raises OSError."""
+        # Opening a file of /proc for each sample costs more than reading it.
+        self._fds = {
+            host: os.open(f"/proc/{pids[host]}/net/udp", os.O_RDONLY | os.O_CLOEXEC)
+            for host in hosts
+        }
+        # Of a socket's memory, including overhead per frame.
+        self.peak_bytes = dict.fromkeys(hosts, 0)
 
     def look(self) -> None:
-        """Take a sample of every socket."""
-        for host, path in self._files.items():
-            waiting = udp_receive_queues(path.read_text(encoding="ascii"))
-            self.peak_bytes[host] = max(self.peak_bytes[host], *waiting, 0)
+        """Take a sample of every socket. Raises OSError."""
+        for host, fd in self._fds.items():
+            text = b""
+            while piece := os.pread(fd, _PIECE_BYTES, len(text)):
+                text += piece
+            self.peak_bytes[host] = max(self.peak_bytes[host], *udp_receive_queues(text), 0)
+
+    def close(self) -> dict[str, int]:
+        """Stop watching; return the largest number of bytes at each host."""
+        for fd in self._fds.values():
+            os.close(fd)
+        return self.peak_bytes
 
 
-def udp_receive_queues(text: str) -> list[int]:
+def udp_receive_queues(text: bytes) -> list[int]:
     """Read /proc/PID/net/udp: bytes of memory that each socket's received datagrams take."""
     rows = (line.split() for line in text.splitlines()[1:])
-    return [int(row[4].partition(":")[2], 16) for row in rows if len(row) > 4]
+    return [int(row[4].partition(b":")[2], 16) for row in rows if len(row) > 4]

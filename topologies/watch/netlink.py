@@ -33,7 +33,7 @@ RTM_NEWTFILTER, RTM_DELTFILTER, RTM_GETTFILTER = 44, 45, 46
 MESSAGE: Final = struct.Struct("=IHHII")
 TC: Final = struct.Struct("=BxxxiIII")  # tcmsg: family, interface, handle, parent, info
 _ATTRIBUTE: Final = struct.Struct("=HH")
-_RECEIVE_BYTES: Final = 1 << 18
+_RECEIVE_BYTES: Final = 1 << 16  # the kernel answers in pieces of 32 kB at most
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
