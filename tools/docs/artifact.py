@@ -30,6 +30,7 @@ RESULTS: Final = ROOT / "docs/results"
 # Repeats in these reports replayed different hours; today, repeats are windows of one hour.
 OTHER_HOURS: Final = frozenset({"fileset", "ldm6-vs-ldm7", "loss-sweep", "vlan-rate"})
 VARIABLES: Final = {  # option of `downpour run` -> variable of make
+    "--seed": "SEED",
     "--repeats": "REPEATS",
     "--until-decided": "UNTIL_DECIDED",
     "--budget": "BUDGET",
@@ -76,7 +77,7 @@ def claims() -> str:
 
 
 def make_command(name: str, report: str) -> str:
-    """Return the command of make that adds as many repeats as the report's run had."""
+    """Return the command of make with the repeats and the first seed of the report's run."""
     run = re.search(rf"^\S*downpour run {name}( .*)$", report, re.MULTILINE)
     words = run[1].split() if run is not None else []
     command = f"make experiment-{name} CLOCK=virtual"
