@@ -17,7 +17,8 @@ struct subscribers;
 struct subscribers *subscribers_open(struct loop *loop, const struct options *opt,
                                      const struct conf_multicast *entry, uint16_t tcp_port,
                                      int control_fd);
-/* left() is called when a subscription of that address has ended; others: how many of it remain. */
+/* left() is called when a subscription of that address has ended; others: how many connections of
+ * the address may remain. */
 void subscribers_on_leave(struct subscribers *s,
                           void (*left)(void *ctx, struct in_addr addr, size_t others), void *ctx);
 /* Deletes the path, and waits a few seconds for that. */
