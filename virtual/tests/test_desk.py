@@ -19,6 +19,7 @@ import pytest
 
 from common.places import ROOT
 from virtual.parts.desk import ACK, RUN, START, WAIT, Order, Place
+from virtual.parts.together import own_panics
 
 MESSAGE = struct.Struct("=IIQ")
 MS = 1_000_000
@@ -179,3 +180,10 @@ def test_a_kernel_that_ends_without_a_result_ends_the_calendar(tmp_path: Path, r
         _, said = process.communicate(timeout=20)
 
     assert (process.returncode, said) == (1, "part 1: its kernel ended without a result\n")
+
+
+def test_a_kernel_that_loses_the_calendar_did_not_end_by_itself() -> None:
+    own = "Kernel panic - not syncing: Out of memory"
+    broken = "Kernel panic - not syncing: time-travel external link is broken"
+    reset = "Kernel panic - not syncing: invalid time-travel message - -104 bytes"
+    assert own_panics([f"booting\n{broken}\n", reset, f"{own}\nhalted"]) == [own]

@@ -16,7 +16,7 @@ from virtual.guest import GuestError, GuestSpec, processes_of
 from virtual.kernel_build import Kernel
 from virtual.parts.calendar import window_of
 from virtual.parts.links import LinkFile
-from virtual.parts.together import LINKS, Together, own_panics
+from virtual.parts.together import LINKS, Together
 
 pytestmark = pytest.mark.emulated
 
@@ -71,13 +71,6 @@ def test_a_guest_is_never_two_windows_ahead(kernel: Kernel) -> None:
             assert before_ns - 2 * WINDOW_NS < idle_ns < after_ns + 2 * WINDOW_NS
             time.sleep(0.005)
         assert parts.poll() is None
-
-
-def test_a_kernel_that_loses_the_calendar_did_not_end_by_itself() -> None:
-    own = "Kernel panic - not syncing: Out of memory"
-    broken = "Kernel panic - not syncing: time-travel external link is broken"
-    reset = "Kernel panic - not syncing: invalid time-travel message - -104 bytes"
-    assert own_panics([f"booting\n{broken}\n", reset, f"{own}\nhalted"]) == [own]
 
 
 @pytest.mark.parametrize("victim", ["calendar", "guest"])
