@@ -65,7 +65,7 @@ def read(
     here_only = {node: pid for node, pid in pids.items() if node not in elsewhere}
     programs = census.programs(here_only)
     found |= census.summary(programs)
-    found |= sockets.of_nodes(here_only, programs)
+    found |= sockets.of_nodes(here_only, programs, lambda: census.programs(here_only))
     return found
 
 

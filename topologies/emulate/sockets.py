@@ -8,7 +8,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,15 +25,20 @@ _LINK: Final = re.compile(r"socket:\[(\d+)\]")
 
 
 def of_nodes(
-    pids: Mapping[str, int], programs: Iterable[Program], proc: Path = Path("/proc")
+    pids: Mapping[str, int],
+    programs: Iterable[Program],
+    again: Callable[[], Iterable[Program]],
+    proc: Path = Path("/proc"),
 ) -> dict[str, str]:
     """Return by "<node> sockets" `OWN`, or what is held elsewhere or by programs that only observe.
-    This process may hold some: it watches."""
+    This process may hold some: it watches. `again` lists the programs anew: one may have started
+    after the others were listed."""
     found = list(programs)
     suspects: dict[str, set[str]] | None = None
     for look in range(LOOKS):
         if look:
             time.sleep(PAUSE_S)
+            found = list(again())
         held = _held([*(p.pid for p in found), os.getpid()], proc)
         observers = {p.pid: p.name for p in found if p.name in PASSING - MAY_CARRY}
         here = {node: _foreign(pid, held, observers, proc) for node, pid in pids.items()}

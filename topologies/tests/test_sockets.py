@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,10 @@ PACKET = "sk RefCnt Type Proto Iface R Rmem User Inode\n0 3 2 0003 2 1 0 0 {inod
 
 def program(pid: int, name: str) -> Program:
     return Program("p", pid, name, True, 0, "", False)
+
+
+def looked(proc: Path, programs: Sequence[Program] = ()) -> dict[str, str]:
+    return sockets.of_nodes({"p": 10}, programs, lambda: programs, proc)
 
 
 def proc_of(folder: Path, holders: dict[int, list[int]], **tables: str) -> Path:
@@ -45,7 +50,7 @@ def proc_of(folder: Path, holders: dict[int, list[int]], **tables: str) -> Path:
 def test_who_holds_it(tmp_path: Path, holders: dict[int, list[int]], found: str) -> None:
     proc = proc_of(tmp_path, holders, udp=HEAD + UDP.format(port=388, inode=500))
     programs = [program(11, "ldmd"), program(12, "ping"), program(13, "iperf3")]
-    assert sockets.of_nodes({"p": 10}, programs, proc) == {"p sockets": found}
+    assert looked(proc, programs) == {"p sockets": found}
 
 
 def test_closed_ones_are_nobodys_and_observers_may_listen(tmp_path: Path) -> None:
@@ -53,10 +58,8 @@ def test_closed_ones_are_nobodys_and_observers_may_listen(tmp_path: Path) -> Non
     tables = {"udp": HEAD + UDP.format(port=1, inode=0), "packet": PACKET.format(inode=7)}
     proc = proc_of(tmp_path, {12: [7]}, **tables)
     programs = [program(12, "tcpdump")]
-    assert sockets.of_nodes({"p": 10}, programs, proc) == {"p sockets": sockets.OWN}
-    assert sockets.of_nodes({"p": 10}, [], proc) == {
-        "p sockets": "packet (inode 7) of a program elsewhere"
-    }
+    assert looked(proc, programs) == {"p sockets": sockets.OWN}
+    assert looked(proc) == {"p sockets": "packet (inode 7) of a program elsewhere"}
 
 
 def test_one_that_is_gone_at_the_second_look_was_passing(
@@ -64,4 +67,11 @@ def test_one_that_is_gone_at_the_second_look_was_passing(
 ) -> None:
     proc = proc_of(tmp_path, {}, udp=HEAD + UDP.format(port=388, inode=500))
     monkeypatch.setattr("time.sleep", lambda _s: (tmp_path / "10/net/udp").write_text(HEAD))
-    assert sockets.of_nodes({"p": 10}, [], proc) == {"p sockets": sockets.OWN}
+    assert looked(proc) == {"p sockets": sockets.OWN}
+
+
+def test_that_of_a_program_that_started_after_they_were_listed_is_its_own(tmp_path: Path) -> None:
+    proc = proc_of(tmp_path, {11: [500]}, udp=HEAD + UDP.format(port=388, inode=500))
+    later = [program(11, "flute-sender")]
+    found = sockets.of_nodes({"p": 10}, [], lambda: later, proc)
+    assert found == {"p sockets": sockets.OWN}
