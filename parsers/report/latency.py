@@ -5,6 +5,7 @@ table."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Final
 
 from parsers.base.factors import show
@@ -52,13 +53,23 @@ def _row(host: str, parts: LatencyParts) -> tuple[str, ...]:
 
 
 def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
-    """Draw the first cell at the figure's `where`. `cells`: those whose verdict is not invalid."""
-    found = [c for c in chosen(figure, cells) if any(r.parts is not None for r in c.receivers)]
+    """Draw the means over the repeats of the first cell at the figure's `where`. `cells`: those
+    whose verdict is not invalid."""
+    having = [c for c in cells if any(r.parts is not None for r in c.receivers)]
+    found = chosen(figure, having)
     if not found:
         return "no valid cell at the levels it asks for has files that FMTP delivered"
-    cell = found[0]
-    parts = {r.host: r.parts.mean.by_name() for r in cell.receivers if r.parts is not None}
-    return stacked(figure, parts, show(cell.cell.factors))
+    factors = found[0].cell.factors
+    return stacked(figure, _means([c for c in having if c.cell.factors == factors]), show(factors))
+
+
+def _means(repeats: Sequence[CellMetrics]) -> dict[str, dict[str, float]]:
+    """Return the mean of each component at each host over the repeats that have it, in seconds."""
+    kept: dict[str, list[Mapping[str, float]]] = {}
+    for receiver in (r for cell in repeats for r in cell.receivers):
+        if receiver.parts is not None:
+            kept.setdefault(receiver.host, []).append(receiver.parts.mean.by_name())
+    return {host: {n: fmean(one[n] for one in all_) for n in NAMES} for host, all_ in kept.items()}
 
 
 def stacked(figure: Figure, parts: Mapping[str, Mapping[str, float]], levels: str) -> Plot:

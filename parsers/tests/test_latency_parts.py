@@ -180,6 +180,20 @@ def test_the_figure_stacks_what_is_below_zero_by_itself(tmp_path: Path) -> None:
     assert "no valid cell" in str(latency.draw(FIGURE, []))
 
 
+@pytest.mark.slow
+def test_the_figure_shows_the_mean_of_the_repeats(tmp_path: Path) -> None:
+    longer = LatencyParts(40, Parts(0.018, 0.1, 0.022, 0.05, -0.005, -0.001), -0.002, 0.0)
+    with style():
+        found = latency.draw(
+            FIGURE, [cell_with(tmp_path / "1", PARTS), cell_with(tmp_path / "2", longer)]
+        )
+    assert isinstance(found, Plot)
+    # By hand: buffer (12 + 22) / 2, repair (30 + 50) / 2; all together 154 and 184 ms.
+    assert "r1: 169.0 ms, propagation 18.0, emission 100.0, sending buffer 17.0, repair 40.0" in (
+        found.alt
+    )
+
+
 def test_a_subscriber_has_the_metrics_of_the_cell(tmp_path: Path) -> None:
     one = cell_with(tmp_path, PARTS)
     values = subscriber_values(one.receivers[0])
