@@ -32,6 +32,7 @@ from experiments.verdict.queue_watch import (
     Queue,
     QueueWatch,
     Reading,
+    SocketWatch,
     parse_limits,
     parse_queue,
     udp_receive_queues,
@@ -65,8 +66,8 @@ def queues(answer: bytes) -> list[Reading]:
 def test_queues_are_read_from_the_kernels_answer() -> None:
     answer = qdisc(7, 0x100000, b"tbf", 123_456, 5000, 2) + qdisc(8, 0x10000, b"netem", 9, 0, 0)
     assert queues(answer) == [
-        Reading(7, "10:", "tbf", 123_456, 5, 5000, 2),
-        Reading(8, "1:", "netem", 9, 0, 0, 0),
+        Reading("tbf", 123_456, 5, 5000, 2),
+        Reading("netem", 9, 0, 0, 0),
     ]
 
 
@@ -105,10 +106,17 @@ def test_peaks_and_rates() -> None:
     watch, queue = QueueWatch({}, []), Queue("a/b/1:", "tbf")
     rows = ((0.0, 500, 0), (0.5, 900, 300), (1.0, 1500, 200), (1.6, 2000, 700), (2.0, 4500, 10))
     for now, sent, backlog in rows:
-        watch.note(queue, Reading(1, "1:", "tbf", sent, backlog // 100, backlog, 4), now)
+        watch.note(queue, Reading("tbf", sent, backlog // 100, backlog, 4), now)
     assert (queue.peak_backlog_bytes, queue.peak_backlog_packets, queue.peak_at_s) == (700, 7, 1.6)
     assert (queue.peak_rate_bps, queue.peak_rate_s) == (24_000, 1.0)
     assert (queue.sent_bytes, queue.drops, queue.samples) == (4000, 0, 5)
+
+
+def test_sockets_that_cannot_all_be_watched_leave_no_file_open() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="/proc/0/net/udp"):
+        SocketWatch({"a": os.getpid(), "b": 0}, ["a", "b"])
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_receive_queues_of_sockets() -> None:

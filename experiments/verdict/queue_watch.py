@@ -39,8 +39,6 @@ _QUEUE: Final = struct.Struct("=IIIII")
 class Reading(NamedTuple):
     """One queueing discipline at one instant."""
 
-    interface: int  # its index
-    handle: str  # "10:"
     kind: str
     sent_bytes: int
     backlog_packets: int
@@ -76,7 +74,6 @@ class Queue:
 
 def parse_queue(body: bytes) -> Reading:
     """Read one queue of the kernel's answer. Raises ValueError, struct.error if it is malformed."""
-    _, index, handle, _, _ = netlink.TC.unpack_from(body)
     kind, sent, packets, backlog, drops = "", 0, 0, 0, 0
     for number, value in attributes(body[netlink.TC.size :]):
         if number == TCA_KIND:
@@ -87,7 +84,7 @@ def parse_queue(body: bytes) -> Reading:
                     sent, _ = _BASIC.unpack_from(statistics)
                 elif inner == TCA_STATS_QUEUE:
                     packets, backlog, drops, _, _ = _QUEUE.unpack_from(statistics)
-    return Reading(index, f"{handle >> 16:x}:", kind, sent, packets, backlog, drops)
+    return Reading(kind, sent, packets, backlog, drops)
 
 
 def parse_limits(text: str) -> dict[tuple[str, str], Queue]:
@@ -201,10 +198,14 @@ class SocketWatch:
     def __init__(self, pids: Mapping[str, int], hosts: Sequence[str]) -> None:
         """`pids`: host -> a process in its namespace. Raises OSError."""
         # Opening a file of /proc for each sample costs more than reading it.
-        self._fds = {
-            host: os.open(f"/proc/{pids[host]}/net/udp", os.O_RDONLY | os.O_CLOEXEC)
-            for host in hosts
-        }
+        self._fds: dict[str, int] = {}
+        try:
+            for host in hosts:
+                path = f"/proc/{pids[host]}/net/udp"
+                self._fds[host] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except BaseException:
+            self._close_all()
+            raise
         # Of a socket's memory, including overhead per frame.
         self.peak_bytes = dict.fromkeys(hosts, 0)
 
@@ -218,9 +219,12 @@ class SocketWatch:
 
     def close(self) -> dict[str, int]:
         """Stop watching; return the largest number of bytes at each host."""
-        for fd in self._fds.values():
-            os.close(fd)
+        self._close_all()
         return self.peak_bytes
+
+    def _close_all(self) -> None:
+        while self._fds:
+            os.close(self._fds.popitem()[1])
 
 
 def udp_receive_queues(text: bytes) -> list[int]:
