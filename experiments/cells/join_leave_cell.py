@@ -37,7 +37,7 @@ from experiments.cells.cell_logs import LineCounter
 from experiments.cells.job import REPLAYING, Job
 from experiments.cells.run_directory import write_json, write_text
 from experiments.design import borrowing, configs, shaping
-from experiments.design.expansion import Feed, receiver_queue_bytes, receiver_queue_slots
+from experiments.design.expansion import Feed, queue_bytes, receiver_queue_slots
 from experiments.design.join_leave_expansion import FEED_SEEDS, JoinLeaveCell, traces_of
 from experiments.design.join_leave_script import Event
 from experiments.verdict.join_leave import judge_files
@@ -174,12 +174,14 @@ class JoinLeaveRun(CellBase):
 
     def make_queues(self) -> None:
         """Make a queue for the publisher and one for each subscription."""
-        self.make_queue(self.publisher, self.plan.q_snd_bytes, self.plan.n_snd)
+        trace_bytes = int(self.job.trace_info["bytes"])
+        all_bytes = queue_bytes(trace_bytes, self.plan.q_snd_bytes)
+        self.make_queue(self.publisher, all_bytes, self.plan.n_snd)
         for subscription in self.subscriptions.values():
             text = self.traces[subscription.feed.name]
             size = sum(int(line.split(" ", 1)[0]) for line in text.splitlines())
             slots = receiver_queue_slots(subscription.products)
-            self.make_queue(subscription.name, receiver_queue_bytes(size), slots)
+            self.make_queue(subscription.name, queue_bytes(size, 0), slots)
 
     def start_publisher(self) -> None:
         """Start the publisher's ldmd."""

@@ -41,7 +41,7 @@ from experiments.design.expansion import (
     congestion_window_bytes,
     congestion_window_packets,
     holds_the_replay,
-    receiver_queue_bytes,
+    queue_bytes,
     receiver_queue_slots,
 )
 from experiments.design.shaping import Setting
@@ -337,9 +337,9 @@ class CellRun(CellBase):
         products, size = self.job.trace_info["products"], self.job.trace_info["bytes"]
         for host in [self.publisher, *self.subscribers]:
             if host == self.publisher:
-                bytes_, slots = self.cell.q_snd_bytes, self.cell.n_snd
+                bytes_, slots = queue_bytes(size, self.cell.q_snd_bytes), self.cell.n_snd
             else:
-                bytes_ = receiver_queue_bytes(size, self.cell.q_rcv_bytes)
+                bytes_ = queue_bytes(size, self.cell.q_rcv_bytes)
                 slots = receiver_queue_slots(products)
             self.make_queue(host, bytes_, slots)
             if not holds_the_replay(bytes_, size) or slots < products:

@@ -516,17 +516,17 @@ def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ..
     return tuple(cells)
 
 
-def receiver_queue_bytes(trace_bytes: int, q_rcv_bytes: int = 0) -> int:
-    """Return the size of a receiver's queue, which holds the whole replay unless `q_rcv_bytes` is
-    less."""
+def queue_bytes(trace_bytes: int, asked_bytes: int) -> int:
+    """Return the size of a queue, which holds the whole replay unless `asked_bytes` (0: any) is
+    less. More would only take time to reserve."""
     whole = math.ceil(QUEUE_FACTOR * trace_bytes) + QUEUE_MARGIN_BYTES
-    return min(whole, q_rcv_bytes) if q_rcv_bytes else whole
+    return min(whole, asked_bytes) if asked_bytes else whole
 
 
-def holds_the_replay(queue_bytes: int, trace_bytes: int) -> bool:
+def holds_the_replay(size_bytes: int, trace_bytes: int) -> bool:
     """Return whether all products are still in a queue of this size when the replay is over.
     Regions for products that never complete may occupy some of it for a while."""
-    return queue_bytes >= QUEUE_FACTOR * trace_bytes
+    return size_bytes >= QUEUE_FACTOR * trace_bytes
 
 
 def receiver_queue_slots(trace_products: int) -> int:
@@ -537,13 +537,14 @@ def receiver_queue_slots(trace_products: int) -> int:
 def disk_needed_bytes(cell: CellSpec, trace_bytes: int) -> int:
     """Return the space that the cell's queues reserve, and a margin."""
     # With several feeds each has its own queue: together they need as much as one queue for all.
-    receivers = cell.m * (receiver_queue_bytes(trace_bytes, cell.q_rcv_bytes) - QUEUE_MARGIN_BYTES)
-    return cell.q_snd_bytes + receivers + cell.queue_count * QUEUE_MARGIN_BYTES + DISK_MARGIN_BYTES
+    receivers = cell.m * (queue_bytes(trace_bytes, cell.q_rcv_bytes) - QUEUE_MARGIN_BYTES)
+    queues = queue_bytes(trace_bytes, cell.q_snd_bytes) + receivers
+    return queues + cell.queue_count * QUEUE_MARGIN_BYTES + DISK_MARGIN_BYTES
 
 
 def queues_written_bytes(cell: CellSpec, trace_bytes: int) -> int:
     """Return the maximum written to the cell's queues and the sender's traffic control."""
-    receiver = min(trace_bytes, receiver_queue_bytes(trace_bytes, cell.q_rcv_bytes))
+    receiver = min(trace_bytes, queue_bytes(trace_bytes, cell.q_rcv_bytes))
     waiting = min(trace_bytes, cell.b_snd_bytes) * PACKET_MEMORY_FACTOR
     return min(trace_bytes, cell.q_snd_bytes) + cell.m * receiver + waiting
 

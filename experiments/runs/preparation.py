@@ -20,6 +20,7 @@ from experiments.design.expansion import (
     CellSpec,
     disk_needed_bytes,
     expand,
+    queue_bytes,
     traces_by_label,
 )
 from experiments.design.networks import Networks, with_rtt
@@ -247,8 +248,9 @@ def check_disk(planned: Sequence[Planned], runs: Path) -> None:
     if queue_place.memory_free_bytes() >= needed:
         return
     if needed > free:
+        sender_gb = queue_bytes(largest.trace.size_bytes, largest.cell.q_snd_bytes) / 1e9
         raise DoesNotFit(
             f"found {free / 1e9:.2f} GB free in {place}; valid: {needed / 1e9:.2f} GB for the "
-            f"product queues of {largest.cell.cell} (sender {largest.cell.q_snd_bytes / 1e9:.2f} "
+            f"product queues of {largest.cell.cell} (sender {sender_gb:.2f} "
             "GB). Lower it with QUEUE_BYTES= (--queue-bytes), DURATION= or RECEIVERS="
         )

@@ -171,8 +171,8 @@ def test_the_publishers_queue_must_hold_what_is_sent(spec: JoinLeaveSpec, tmp_pa
 
 
 def test_disk_has_a_queue_for_each_subscription(cell: JoinLeaveCell) -> None:
-    # 1 GB + 7 x 1.5 x 100 MB + 21 x 64 MB + 256 MB
-    needed = 1_000_000_000 + 1_050_000_000 + 1_344_000_000 + 256_000_000
+    # 8 x 1.5 x 100 MB + 22 x 64 MB + 256 MB
+    needed = 1_200_000_000 + 1_408_000_000 + 256_000_000
     assert disk_needed_bytes(cell, 100_000_000) == needed
 
 

@@ -17,8 +17,8 @@ from experiments.design.expansion import (
     disk_needed_bytes,
     expand,
     holds_the_replay,
+    queue_bytes,
     queues_written_bytes,
-    receiver_queue_bytes,
     tbf_limit_bytes,
 )
 from experiments.design.parameters import Factors
@@ -200,8 +200,8 @@ def test_bursts_that_cannot_be_are_refused() -> None:
 
 def test_disk() -> None:
     cell = expand(load_as(ExperimentSpec, find("lossy")))[0]
-    # 5 GB + 8 x (1.5 x 100 MB + 64 MB) + 256 MB
-    assert disk_needed_bytes(cell, 100_000_000) == 5_000_000_000 + 8 * 214_000_000 + 256_000_000
+    # 9 x (1.5 x 100 MB + 64 MB) + 256 MB: the sender's 5 GB would hold more than the replay.
+    assert disk_needed_bytes(cell, 100_000_000) == 9 * 214_000_000 + 256_000_000
 
 
 def test_an_hour_in_bounded_queues() -> None:
@@ -212,14 +212,14 @@ def test_an_hour_in_bounded_queues() -> None:
     parameters = spec.parameters.model_copy(update=sizes)
     cell = expand(spec.model_copy(update={"parameters": parameters}))[0]
     hour = 5_550_000_000
-    assert receiver_queue_bytes(hour, cell.q_rcv_bytes) == 400_000_000
-    assert receiver_queue_bytes(1_000_000, cell.q_rcv_bytes) == 65_500_000  # it all fits
+    assert queue_bytes(hour, cell.q_rcv_bytes) == 400_000_000
+    assert queue_bytes(1_000_000, cell.q_rcv_bytes) == 65_500_000  # it all fits
     assert disk_needed_bytes(cell, hour) == 5_000_000_000 + 8 * 400_000_000 + 256_000_000
     assert queues_written_bytes(cell, hour) == 5_000_000_000 + 8 * 400_000_000 + 1_200_000_000
 
 
 def test_does_a_queue_hold_the_replay() -> None:
-    assert holds_the_replay(receiver_queue_bytes(100_000_000), 100_000_000)
+    assert holds_the_replay(queue_bytes(100_000_000, 0), 100_000_000)
     assert not holds_the_replay(149_999_999, 100_000_000)
 
 

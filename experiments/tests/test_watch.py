@@ -113,10 +113,10 @@ def test_peaks_and_rates() -> None:
 
 
 def test_sockets_that_cannot_all_be_watched_leave_no_file_open() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(OSError, match="/proc/0/net/udp"):
         SocketWatch({"a": os.getpid(), "b": 0}, ["a", "b"])
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_receive_queues_of_sockets() -> None:
