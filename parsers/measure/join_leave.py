@@ -44,7 +44,7 @@ from parsers.read.products import ProductList
 
 
 class _File(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class FeedInfo(_File):

@@ -39,7 +39,7 @@ IN_FLIGHT_S = 1.0
 class ScriptEvent(BaseModel):
     """What the cell did to a subscription: started its ldmd, ended it, or killed it."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     time_s: float
     what: What

@@ -19,7 +19,7 @@ ProtocolName = Annotated[str, Field(pattern=PROTOCOL_PATTERN)]
 
 
 class _File(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class ModelCheck(_File):

@@ -15,7 +15,7 @@ from parsers.read.iptables_log import Rule
 
 
 class _Counters(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class InterfaceCounters(_Counters):

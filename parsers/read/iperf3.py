@@ -27,7 +27,7 @@ EXPECTED = "the JSON of iperf3 -J"
 
 
 class _Report(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, defer_build=True)
 
 
 class Interval(_Report):

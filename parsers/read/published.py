@@ -36,7 +36,7 @@ TOLERANCE = 0.10  # relative difference that is pointed out, if there are no err
 class Block(BaseModel):
     """A block of the file. Unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 def _wrong(valid: str) -> PydanticCustomError:

@@ -29,7 +29,7 @@ EXPECTED = "the JSON of sadf -j"
 
 
 class _Sadf(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", defer_build=True)
 
 
 class _Stamp(_Sadf):

@@ -11,7 +11,7 @@ from parsers.base.jsonfiles import BadFile, describe
 class Qdisc(BaseModel):
     """One queueing discipline. `options`: its parameters under tc's names."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, defer_build=True)
 
     kind: str
     handle: str
