@@ -146,32 +146,14 @@ def watch_parts(stack: ExitStack, emulation: Emulation, out: Path) -> None:
     if not hosts:
         return
 
-    def look() -> dict[str, dict[str, dict[str, int]]]:
-        """Count at the sending ends, wait until all has arrived, then at the receiving ends."""
-        looks = []
-        for _ in range(2):
-            looks.append({name: _frames(h, emulation.pids[name]) for name, h in hosts.items()})
-            time.sleep(ARRIVED_S)
-        before, after = looks
-        return {
-            name: {
-                nic: {
-                    "sent_there": before[name][nic]["sent_there"],
-                    "received_here": after[name][nic]["received_here"],
-                    "sent_here": before[name][nic]["sent_here"],
-                    "received_there": after[name][nic]["received_there"],
-                }
-                for nic in before[name]
-            }
-            for name in before
-        }
-
-    first = look()
+    first = {name: frames_before(host, emulation.pids[name]) for name, host in hosts.items()}
 
     def end() -> None:
         last = None
         with contextlib.suppress(NetworkError):
-            last = look()
+            sent = {name: _frames(host, emulation.pids[name]) for name, host in hosts.items()}
+            time.sleep(ARRIVED_S)
+            last = {n: frames_after(sent[n], h, emulation.pids[n]) for n, h in hosts.items()}
         found = {
             name: {
                 "part": host.part.part,
@@ -185,16 +167,41 @@ def watch_parts(stack: ExitStack, emulation: Emulation, out: Path) -> None:
     stack.callback(end)
 
 
-def _frames(host: PartHost, pid: int) -> dict[str, dict[str, int]]:
-    """Return the frames of each NIC at both ends of its cut link. The end here is the NIC of the
-    host's place: what arrived from the host leaves by it."""
+Frames = dict[str, dict[str, int]]  # by NIC
+
+
+def frames_before(host: PartHost, pid: int) -> Frames:
+    """Return the frames before the replay: each receiving end is read before the sending one, as
+    what is sent afterwards must arrive afterwards."""
+    earlier = _here(pid)
+    found = _frames(host, pid)
+    for name, frames in found.items():
+        frames["received_here"] = earlier[name]["tx_packets"]
+    return found
+
+
+def frames_after(sent: Frames, host: PartHost, pid: int) -> Frames:
+    """Return the frames after the replay. `sent`: what was read before all had arrived."""
+    return {
+        name: {**arrived, **{end: sent[name][end] for end in ("sent_there", "sent_here")}}
+        for name, arrived in _frames(host, pid).items()
+    }
+
+
+def _frames(host: PartHost, pid: int) -> Frames:
+    """Return the frames of each NIC at both ends of its cut link, the end there first. The end here
+    is the NIC of the host's place: what arrived from the host leaves by it."""
     there = host.call("carried")
-    here = counters.interfaces(Path(f"/proc/{pid}/net/dev").read_text())
+    here = _here(pid)
     names = [nic.interface for nic in host.nics]
     return {
         name: _both_ends(there[name], here[name]["rx_packets"], here[name]["tx_packets"])
         for name in names
     }
+
+
+def _here(pid: int) -> dict[str, dict[str, int]]:
+    return counters.interfaces(Path(f"/proc/{pid}/net/dev").read_text())
 
 
 def _look(host: Host, pid: int) -> dict[str, object]:

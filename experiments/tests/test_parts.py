@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Final
 
 import pytest
 
+from experiments.cells import elsewhere
 from experiments.design import trace_input
 from experiments.design.expansion import CellSpec
 from experiments.design.spec import UsageError
@@ -133,6 +135,45 @@ def raw(before: dict[str, int], after: dict[str, int] | None) -> dict[str, Any]:
 def test_a_lost_frame_fails_the_cell(after: dict[str, int], status: str, value: int) -> None:
     (check,) = parts_checks(parse(raw(frames(10, 10, 5, 5), after)))
     assert (check.status, check.found) == (status, value)
+
+
+class Ends:
+    """A cut link on which a frame passes each way whenever one of its ends has been read, until
+    all is quiet."""
+
+    nics: Final = (SimpleNamespace(interface="q-nic1"),)
+
+    def __init__(self) -> None:
+        self.sent = self.lost = 0
+        self.quiet = False
+
+    def call(self, what: str) -> dict[str, dict[str, int]]:
+        assert what == "carried"
+        return {"q-nic1": self._read(10 + self.sent, 8 + self.sent - self.lost)}
+
+    def here(self, _pid: int) -> dict[str, dict[str, int]]:
+        return {"q-nic1": self._read(13 + self.sent - self.lost, 11 + self.sent)}
+
+    def _read(self, tx: int, rx: int) -> dict[str, int]:
+        self.sent += not self.quiet
+        return {"tx_packets": tx, "rx_packets": rx}
+
+
+@pytest.mark.parametrize("lost", [0, 7])
+def test_frames_that_pass_while_the_ends_are_read_are_not_lost(
+    monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    ends = Ends()
+    host: Any = ends
+    monkeypatch.setattr(elsewhere, "_here", ends.here)
+    before = elsewhere.frames_before(host, 1)
+    ends.sent, ends.lost, ends.quiet = ends.sent + 100, lost, True
+    sent = elsewhere._frames(host, 1)
+    after = elsewhere.frames_after(sent, host, 1)
+    (check,) = parts_checks(parse(raw(before["q-nic1"], after["q-nic1"])))
+    assert check.status == ("fail" if lost else "pass")
+    # A few that were on the way at a look may hide as many lost ones.
+    assert 2 * lost - 8 <= int(str(check.found)) <= 2 * lost
 
 
 def test_frames_from_before_the_link_ran_do_not_count() -> None:

@@ -33,17 +33,14 @@ def parse(raw: Mapping[str, Any]) -> list[CutFrames] | None:
         if host["after"] is None:
             return None
         for nic, end in host["after"].items():
-            lost = max(0, _missing(end) - _missing(host["before"][nic]))
+            begin = host["before"][nic]
+            grown = {name: end[name] - begin[name] for name in end}
+            out = grown["sent_there"] - grown["received_here"]
+            back = grown["sent_here"] - grown["received_there"]
+            # What was on the way at the first look, or sent after the last one, only arrives.
+            lost = max(0, out) + max(0, back)
             found.append(CutFrames(nic, host["part"], end["sent_there"] + end["sent_here"], lost))
     return found
-
-
-def _missing(look: Mapping[str, int]) -> int:
-    """Return the frames that were sent but never arrived. Others may have been sent after the
-    sending end was read."""
-    out = look["sent_there"] - look["received_here"]
-    back = look["sent_here"] - look["received_there"]
-    return max(0, out) + max(0, back)
 
 
 def parts_checks(frames: list[CutFrames] | None) -> list[Check]:
