@@ -108,11 +108,13 @@ def test_rate_0_in_a_file(tmp_path: Path, runs: Path, capsys: pytest.CaptureFixt
     assert not runs.exists()
 
 
-def test_not_enough_disk(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["run", "lossy", "--dry-run", "--queue-bytes", "900000GB"]
-    text = fails(arguments, 2, capsys)
+def test_not_enough_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (f"2000000000 20150615000000.{ms:03}\n" for ms in range(1000))
+    (tmp_path / "t").write_text("".join(lines))
+    text = fails(["run", "lossy", "--dry-run", "--trace", str(tmp_path / "t")], 2, capsys)
     assert "GB free" in text
-    assert "valid: 900001.8" in text
+    # 5 GB + 8 x (1.5 x 2 TB + 64 MB) + 256 MB
+    assert "valid: 24005.77 GB" in text
     assert "QUEUE_BYTES=" in text
 
 

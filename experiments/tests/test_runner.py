@@ -554,10 +554,10 @@ def test_the_job_survives_its_file(tmp_path: Path, stage: Stage) -> None:
 
 def test_not_enough_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 1_000_000_000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 300_000_000))
     # ... which is also all that /dev/shm has.
-    # 5 GB + 2 x (1.5 x 300 B + 64 MB) + 256 MB
-    with pytest.raises(runner.RunError, match=r"found 1\.00 GB free .*; valid: 5\.38 GB"):
+    # 3 x (1.5 x 300 B + 64 MB) + 256 MB
+    with pytest.raises(runner.RunError, match=r"found 0\.30 GB free .*; valid: 0\.45 GB"):
         runner.check_disk(runner.plan(spec(tmp_path)), tmp_path / "not/there/yet")
 
 

@@ -31,8 +31,8 @@ def of_nodes(
     proc: Path = Path("/proc"),
 ) -> dict[str, str]:
     """Return by "<node> sockets" `OWN`, or what is held elsewhere or by programs that only observe.
-    This process may hold some: it watches. `again` lists the programs anew: one may have started
-    after the others were listed."""
+    This process may hold some: it watches. `again` lists the programs: one may have started after
+    the others were listed."""
     found = list(programs)
     suspects: dict[str, set[str]] | None = None
     for look in range(LOOKS):
