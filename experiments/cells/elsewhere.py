@@ -208,7 +208,7 @@ def _look(host: Host, pid: int) -> dict[str, object]:
     """Return the offset of a host's clock, and the frames of each tunnel at both ends."""
     clock = asdict(host.clock())
     there = host.call("carried")
-    here = counters.interfaces(Path(f"/proc/{pid}/net/dev").read_text())
+    here = _here(pid)
     peers = {tunnel.nic: here[tunnel.link] for tunnel in host.tunnels}
     frames = {
         nic: _both_ends(there[nic], peer["tx_packets"], peer["rx_packets"])
