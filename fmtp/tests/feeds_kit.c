@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "net/sockets.h"
+
 const uint32_t sizes[PRODUCTS] = {1, 1448, 1449, 0, 70000, 3, 800001, 14480};
 uint8_t content[PRODUCTS][800001];
 
@@ -216,14 +218,32 @@ int fill(void **state)
     return 0;
 }
 
+/* Returns whether a datagram can leave OWN_IPV6 for a group. */
+static bool has_group_route(void)
+{
+    const struct sockaddr_storage own = address(OWN_IPV6, 0), group = address("ff35::7:9", 7);
+    struct tp_error err;
+    unsigned mtu_bytes;
+    int fd = tp_open_multicast_out(&own, &group, 1, &mtu_bytes, &err);
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
 void own_network(char **argv)
 {
     const char *unshare = geteuid() == 0 ? "unshare -n" : "unshare -rn";
 
     if (getenv("TEST_FEEDS_NETWORK")) {
-        (void)!system("ip link set lo up && ip link add v0 type veth peer name v1 && "
-                      "ip addr add " OWN_IPV6 "/64 dev v0 nodad && ip link set v0 up && "
-                      "ip link set v1 up");
+        if (system("ip link set lo up && ip link add v0 type veth peer name v1 && "
+                   "ip addr add " OWN_IPV6 "/64 dev v0 nodad && ip link set v0 up && "
+                   "ip link set v1 up") != 0)
+            return;
+        /* The kernel adds the route to groups when it sees the carrier, some time after "up":
+         * 77 ms were seen beside other programs that make interfaces. */
+        for (int i = 0; i < 10000 && !has_group_route(); i++)
+            usleep(1000);
         return;
     }
     char line[64];
