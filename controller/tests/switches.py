@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controller.tests import process
+from topologies.emulate import packet_sockets
 
 DATAPATH = os.environ.get("DOWNPOUR_TEST_DATAPATH", "netdev")
 ETH_P_ALL = 3
@@ -183,6 +184,8 @@ class Switches:
         for link in links:
             arguments += ["--", *link.commands]
         self.vsctl(*arguments[1:])
+        if DATAPATH == "netdev":  # a starved daemon would lose what comes within half a second
+            assert packet_sockets.enlarge(self._daemons[-1].pid)
         self.sockets = sockets_in(self.namespace, [f"x-{bridge.name}" for bridge in bridges])
 
     def _start_daemons(self) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from topologies.emulate.emulation import Emulation, NetworkError
+from topologies.watch import counters
 from virtual.selftest.pair import UDP
 from virtual.selftest.parse import Arrival, arrivals
 
@@ -20,6 +21,8 @@ FIRST_PORT: Final = 7777  # of lane 1
 IDLE_MS: Final = 60_000  # longer than any test: `stop` ends the receivers
 START_S: Final = 30.0
 END_S: Final = 30.0
+SETTLE_S: Final = 0.3
+PATIENCE_S: Final = 3.0
 ENDLESS: Final = 100_000_000
 # A datagram's headers: Ethernet, IPv4 and UDP. A meter counts these, without VLAN tag and FCS; a
 # queue also counts a tag in the frame.
@@ -117,6 +120,7 @@ class Stream:
             self._listen(host)
         for host in receivers:
             self._wait_ready(host)
+        self._before = {host: self._arrived(host) for host in receivers}
         words = [self._group, self._port, ENDLESS, payload_bytes, round(interval_us * 1000)]
         self._sender = self._start(emulation.network.publisher.name, "send", *words)
         Stream._running.append(self)
@@ -148,16 +152,30 @@ class Stream:
                 raise NetworkError(f"the stream's receiver at {host} did not start")
             time.sleep(0.01)
 
-    def stop(self, settle_s: float = 0.3) -> Result:
-        """Stop the sender, then after `settle_s` the receivers. Raises NetworkError."""
+    def stop(self) -> Result:
+        """Stop the sender, then, once all could arrive, the receivers. Raises NetworkError."""
         Stream._running.remove(self)
         sent = int(self._end(self._emulation.network.publisher.name, self._sender))
-        time.sleep(settle_s)
+        self._settle(sent)
         texts = {host: self._end(host, process) for host, process in self._receivers.items()}
         return Result(
             sent,
             {host: arrivals(text.removeprefix("ready\n")) for host, text in texts.items()},
         )
+
+    def _settle(self, sent: int) -> None:
+        """Wait for copies, and longer where less arrived than was sent: on a busy machine the
+        last datagrams may still be on the way."""
+        time.sleep(SETTLE_S)
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline and any(
+            self._arrived(host) - before < sent for host, before in self._before.items()
+        ):
+            time.sleep(0.05)
+
+    def _arrived(self, host: str) -> int:
+        path = Path(f"/proc/{self._emulation.pids[host]}/net/snmp")
+        return int(counters.udp(path.read_text(encoding="ascii"))["in_datagrams"])
 
     def _end(self, host: str, process: subprocess.Popen[bytes]) -> str:
         process.terminate()
