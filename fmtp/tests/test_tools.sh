@@ -12,6 +12,15 @@ pids=
 cleanup() { for p in $pids; do kill "$p" 2>/dev/null; done; rm -rf "$dir"; }
 trap cleanup EXIT
 fail() { echo "FAILED: $*"; cat "$dir"/*.err "$dir"/*.out 2>/dev/null; exit 1; }
+await() { # what, then a command: until it succeeds
+    what=$1 tries=0; shift
+    until "$@"; do
+        [ $tries -lt 800 ] || fail "40 s without $what"
+        sleep 0.05; tries=$((tries + 1))
+    done
+}
+port_of() { sed -n 's/.*TCP port //p' "$dir/send.err" | sed -n "$1p"; }
+has_port() { [ -n "$(port_of "$1")" ]; }
 
 mkfifo "$dir/fifo" || exit 1
 mkdir "$dir/in" "$dir/out1" "$dir/out2"
@@ -22,15 +31,12 @@ group=239.192.$(($$ % 250 + 1)).77:$((20000 + $$ % 20000))
 
 for layout in 2021 2017; do
     rm -f "$dir"/out1/* "$dir"/out2/*
+    : >"$dir/send.err"
     $bounded "$send" --group $group --address 127.0.0.1 --receivers 2 --layout $layout \
         --rate 200M "$dir"/in/* >"$dir/send.out" 2>"$dir/send.err" &
     sender=$! pids=$!
-    port='' tries=0
-    while [ -z "$port" ] && [ $tries -lt 100 ]; do
-        sleep 0.05; tries=$((tries + 1))
-        port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
-    done
-    [ -n "$port" ] || fail "no port"
+    await "a port" has_port 1
+    port=$(port_of 1)
     $bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 \
         --layout $layout --rate 200M --sha256 "$dir/out1" >"$dir/1.out" 2>"$dir/1.err" &
     one=$! pids="$pids $!"
@@ -52,21 +58,18 @@ done
 # Files that standard input names while the program runs; the last line has no newline.
 mkdir "$dir/out3"
 mkfifo "$dir/names"
+: >"$dir/send.err"
 $bounded "$send" --group $group --address 127.0.0.1 --stdin --rate 200M <"$dir/names" \
     >"$dir/send.out" 2>"$dir/send.err" &
 sender=$! pids="$pids $!"
 exec 4>"$dir/names"
-port='' tries=0
-while [ -z "$port" ] && [ $tries -lt 100 ]; do
-    sleep 0.05; tries=$((tries + 1))
-    port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
-done
+await "a port" has_port 1
+port=$(port_of 1)
 $bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --rate 200M \
     "$dir/out3" >"$dir/3.out" 2>"$dir/3.err" 4>&- &
 three=$! pids="$pids $!"
 echo "$dir/in/large" >&4
-tries=0
-while ! grep -q 'name=large' "$dir/3.out" && [ $tries -lt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+await "the file" grep -qs 'name=large' "$dir/3.out"
 kill -0 $sender || fail "sender ended before its standard input"
 grep -q '1 receivers connected' "$dir/send.err" || fail "no line on the receivers"
 printf '%s\n\n%s' "$dir/in/name with spaces" "$dir/in/empty" >&4
@@ -78,17 +81,14 @@ arrived=$(sed -n 's/.* arrived=\([0-9]*\)\..* name=large/\1/p' "$dir/3.out")
 [ $(($(date +%s) - arrived)) -le 60 ] || fail "arrival time '$arrived'"
 
 # Two feeds with receivers of different MAC levels, an index that continues, a receiver that returns.
-port_of() { sed -n 's/.*TCP port //p' "$dir/send.err" | sed -n "$1p"; }
 group2=239.193.$(($$ % 250 + 1)).78:${group##*:}
 for start in 0 3; do
     rm -f "$dir"/out1/*
     : >"$dir/send.err"
     $bounded "$send" --group "$group" --group "$group2" --address 127.0.0.1 --receivers 2 --mac 1 \
         --state "$dir/state" --rate 200M "$dir"/in/* >"$dir/send.out" 2>"$dir/send.err" &
-    sender=$! pids="$pids $!" tries=0
-    while [ -z "$(port_of 2)" ] && [ $tries -lt 100 ]; do
-        sleep 0.05; tries=$((tries + 1))
-    done
+    sender=$! pids="$pids $!"
+    await "two ports" has_port 2
     $bounded "$recv" --server "127.0.0.1:$(port_of 1)" --group "$group" --server "127.0.0.1:$(port_of 2)" \
         --group "$group2" --interface 127.0.0.1 --mac 1 --count 6 --rate 200M "$dir/out1" \
         >"$dir/1.out" 2>"$dir/1.err" || fail "receiver of two feeds"
@@ -106,9 +106,9 @@ $bounded "$send" --group $group --address 127.0.0.1 --port $port --state "$dir/s
 sender=$! pids="$pids $!"
 $bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --reconnect 20 --count 2 \
     --rate 200M "$dir/out1" >"$dir/1.out" 2>"$dir/1.err" &
-one=$! pids="$pids $!" tries=0
+one=$! pids="$pids $!"
 exec 3>"$dir/fifo"
-while [ ! -f "$dir/out1/large" ] && [ $tries -lt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+await "the file" test -f "$dir/out1/large"
 kill -9 "$(ps -o pid= --ppid "$sender" | tr -d " ")"; wait $sender; exec 3>&-
 $bounded "$send" --group $group --address 127.0.0.1 --port $port --state "$dir/state" --rate 200M \
     "$dir/in/name with spaces" >"$dir/send.out" 2>"$dir/send.err" || fail "sender started again"
@@ -121,11 +121,9 @@ grep -q 'connections=2 ' "$dir/1.out" || fail "no second connection"
 run_pair() { # options of the sender --; then files; the receiver's directory is out1, its status in $got
     : >"$dir/send.err"
     $bounded "$send" --group $group --address 127.0.0.1 "$@" >"$dir/send.out" 2>"$dir/send.err" &
-    sender=$! pids="$pids $!" port='' tries=0
-    while [ -z "$port" ] && [ $tries -lt 100 ]; do
-        sleep 0.05; tries=$((tries + 1))
-        port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
-    done
+    sender=$! pids="$pids $!"
+    await "a port" has_port 1
+    port=$(port_of 1)
     $bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --rate 200M \
         "$dir/out1" >"$dir/1.out" 2>"$dir/1.err"
     got=$?
@@ -156,8 +154,7 @@ done
 
 rm -f "$dir"/out1/*
 (
-    tries=0
-    while [ ! -f "$dir/out1/large" ] && [ $tries -lt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+    await "the file" test -f "$dir/out1/large"
     kill -9 "$(ps -o pid= --ppid "$(cat "$dir/sender.pid")" | tr -d " ")"
 ) &
 killer=$!
@@ -166,10 +163,8 @@ mkfifo "$dir/never"; sleep 30 >"$dir/never" & holder=$!; pids="$pids $holder"
 $bounded "$send" --group $group --address 127.0.0.1 --rate 200M --stdin "$dir/in/large" <"$dir/never" \
     >"$dir/send.out" 2>"$dir/send.err" &
 sender=$! pids="$pids $!"; echo $sender >"$dir/sender.pid"
-port='' tries=0
-while [ -z "$port" ] && [ $tries -lt 100 ]; do
-    sleep 0.05; tries=$((tries + 1)); port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
-done
+await "a port" has_port 1
+port=$(port_of 1)
 $bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --rate 200M "$dir/out1" \
     >"$dir/1.out" 2>"$dir/1.err"
 got=$?
