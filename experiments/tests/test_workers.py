@@ -16,7 +16,7 @@ from experiments.cells.job import Job
 from experiments.design.expansion import CellSpec
 from experiments.design.spec import UsageError
 from experiments.runs.cell_process import CellProblem
-from experiments.workers import environment, parcel
+from experiments.workers import environment, local, parcel
 from experiments.workers.address import DaskAddress, SlurmAddress, parse
 from experiments.workers.parcel import Ended, Parcel, ParcelError, Terms
 from experiments.workers.remote import Told, Workers
@@ -37,6 +37,13 @@ OTHER = {"commit": "1", "kernel": "7.3 b", "libc6": "2.36"}
 )
 def test_an_address_names_an_engine(text: str, address: object) -> None:
     assert parse(text) == address
+
+
+def test_a_machine_is_not_filled_with_workers() -> None:
+    assert local.worker_count(None, 2) == 2
+    assert local.worker_count(8, 2) == 8
+    with pytest.raises(UsageError, match="--count: found 9; valid: at most 8, 4 for each core"):
+        local.worker_count(9, 2)
 
 
 @pytest.mark.parametrize(

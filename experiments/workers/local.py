@@ -31,6 +31,7 @@ from virtual.cores import available_cores
 START_S: Final = 60.0
 STOP_S: Final = 40.0  # cells take their guests down
 WORKER_MEMORY_SHARE: Final = 0.9
+WORKERS_PER_CORE: Final = 4  # a worker computes all the time; more only take memory
 
 
 def _check() -> None:
@@ -71,9 +72,19 @@ def serve(options: WorkersOptions) -> int:
         return EXIT_OK
 
 
+def worker_count(asked: int | None, cores: int) -> int:
+    """Return how many workers to start. Raises UsageError."""
+    most = WORKERS_PER_CORE * cores
+    if asked is not None and asked > most:
+        raise UsageError(
+            f"--count: found {asked}; valid: at most {most}, {WORKERS_PER_CORE} for each core"
+        )
+    return cores if asked is None else asked
+
+
 def _serve(options: WorkersOptions) -> int:
     join, host, port = options.join, options.host, options.port
-    count = len(available_cores()) if options.count is None else options.count
+    count = worker_count(options.count, len(available_cores()))
     if join is not None and not isinstance(parse(join, "--join"), DaskAddress):
         raise UsageError(f"--join: found '{join}'; valid: tcp://HOST:PORT, tls://HOST:PORT")
     made_of = environment.describe()
