@@ -3,7 +3,11 @@
 
 #include <stdlib.h>
 
-enum { FIRST_CAPACITY = 64 };
+enum {
+    FIRST_CAPACITY = 64,
+    SHORT = 1024,   /* a queue that may be compacted at any time */
+    WORTHWHILE = 16 /* else this part of it must have been purged */
+};
 
 void fmtp_requests_init(struct fmtp_requests *q, size_t limit_bytes)
 {
@@ -36,15 +40,24 @@ static int grow(struct fmtp_requests *q)
     return 0;
 }
 
-int fmtp_requests_push(struct fmtp_requests *q, const struct fmtp_request *r, size_t locked)
+void fmtp_requests_list(struct fmtp_requests *q, size_t i, uint64_t *last)
+{
+    uint64_t after = q->popped + i + 1;
+
+    fmtp_requests_at(q, i)->back = *last > q->popped ? (uint32_t)(after - *last) : 0;
+    *last = after;
+}
+
+int fmtp_requests_push(struct fmtp_requests *q, const struct fmtp_request *r, size_t locked,
+                       uint64_t *last)
 {
     if (q->count > locked) {
-        struct fmtp_request *last = fmtp_requests_at(q, q->count - 1);
-        bool same = last->flags == r->flags && last->index == r->index;
-        bool joins = r->flags == FMTP_RETX_DATA ? last->end == r->seq
-                                                : r->flags != FMTP_NOT_YET || last->end == r->end;
+        struct fmtp_request *tail = fmtp_requests_at(q, q->count - 1);
+        bool same = tail->flags == r->flags && tail->index == r->index;
+        bool joins = r->flags == FMTP_RETX_DATA ? tail->end == r->seq
+                                                : r->flags != FMTP_NOT_YET || tail->end == r->end;
         if (same && joins) {
-            last->end = r->end;
+            tail->end = r->end;
             return 0;
         }
     }
@@ -52,29 +65,98 @@ int fmtp_requests_push(struct fmtp_requests *q, const struct fmtp_request *r, si
         return -1;
     q->count++;
     *fmtp_requests_at(q, q->count - 1) = *r;
+    if (fmtp_requests_of_data(r) && last)
+        fmtp_requests_list(q, q->count - 1, last);
+    else if (fmtp_requests_of_data(r))
+        q->unlisted = true;
     return 0;
+}
+
+/* Removes the purged entries at both ends. */
+static void trim(struct fmtp_requests *q)
+{
+    for (; q->count && !fmtp_requests_at(q, 0)->flags; q->purged--, q->popped++, q->count--)
+        q->head = (q->head + 1) & (q->capacity - 1);
+    for (; q->count && !fmtp_requests_at(q, q->count - 1)->flags; q->purged--)
+        q->count--;
+    if (!q->count)
+        q->unlisted = false;
 }
 
 void fmtp_requests_pop(struct fmtp_requests *q)
 {
     q->head = (q->head + 1) & (q->capacity - 1);
     q->count--;
+    q->popped++;
+    trim(q);
 }
 
-size_t fmtp_requests_purge(struct fmtp_requests *q, size_t from, uint32_t index, bool reject)
+/* Purges all entries about the product's data, without their list. */
+static size_t purge_unlisted(struct fmtp_requests *q, uint32_t index, struct fmtp_request **first)
 {
-    size_t kept = from, found = 0;
+    size_t found = 0;
 
-    for (size_t i = from; i < q->count; i++) {
-        struct fmtp_request r = *fmtp_requests_at(q, i);
-        if (r.index == index && (r.flags == FMTP_RETX_DATA || r.flags == FMTP_RETX_BOP)) {
-            if (found++ || !reject)
-                continue;
-            r = (struct fmtp_request){.index = index, .flags = FMTP_RETX_REJ};
-        }
-        *fmtp_requests_at(q, kept++) = r;
+    q->looks += q->count;
+    for (size_t i = q->count; i-- > 0;) {
+        struct fmtp_request *r = fmtp_requests_at(q, i);
+        if (r->index != index || !fmtp_requests_of_data(r))
+            continue;
+        r->flags = 0;
+        found++;
+        *first = r;
     }
-    if (q->count > kept)
-        q->count = kept;
     return found;
+}
+
+static size_t purge_list(struct fmtp_requests *q, uint64_t last, struct fmtp_request **first)
+{
+    size_t found = 0;
+
+    while (last > q->popped) {
+        struct fmtp_request *r = fmtp_requests_at(q, (size_t)(last - 1 - q->popped));
+        q->looks++;
+        r->flags = 0;
+        found++;
+        *first = r;
+        if (!r->back)
+            break;
+        last -= r->back;
+    }
+    return found;
+}
+
+size_t fmtp_requests_purge(struct fmtp_requests *q, uint32_t index, uint64_t *last, bool reject)
+{
+    struct fmtp_request *first = NULL;
+    size_t found = 0;
+
+    if (q->unlisted)
+        found = purge_unlisted(q, index, &first);
+    else if (last)
+        found = purge_list(q, *last, &first);
+    if (last)
+        *last = 0;
+    q->purged += found;
+    if (first && reject) {
+        *first = (struct fmtp_request){.index = index, .flags = FMTP_RETX_REJ};
+        q->purged--;
+    }
+    trim(q);
+    return found;
+}
+
+bool fmtp_requests_compact(struct fmtp_requests *q)
+{
+    size_t kept = 0;
+
+    if (!q->purged || (q->count > SHORT && q->purged < q->count / WORTHWHILE))
+        return false;
+    q->looks += q->count;
+    for (size_t i = 0; i < q->count; i++)
+        if (fmtp_requests_at(q, i)->flags)
+            *fmtp_requests_at(q, kept++) = *fmtp_requests_at(q, i);
+    q->popped += q->count - kept; /* what is last keeps its number */
+    q->count = kept;
+    q->purged = 0;
+    return true;
 }

@@ -53,12 +53,6 @@ static int message(const struct fmtp_sender *s, const struct fmtp_request *r,
     return 1;
 }
 
-static void pop(struct peer *peer)
-{
-    fmtp_requests_pop(&peer->queue);
-    peer->popped++;
-}
-
 /* The head message is half sent and its product is released: keeps a copy of the rest. */
 static void save_rest(const struct fmtp_sender *s, struct peer *peer)
 {
@@ -84,7 +78,7 @@ static void save_rest(const struct fmtp_sender *s, struct peer *peer)
     if (r->flags == FMTP_RETX_DATA && r->end - r->seq > block_bytes(s))
         r->seq += block_bytes(s);
     else
-        pop(peer);
+        fmtp_requests_pop(&peer->queue);
 }
 
 static void update_active(struct fmtp_sender *s, size_t number)
@@ -103,6 +97,14 @@ void fmtp_sender_peer_blocked(struct fmtp_sender *s, int peer, bool blocked)
     update_active(s, (size_t)peer);
 }
 
+/* Returns the head of the list of what is queued for the peer of the product's data, or NULL. */
+static uint64_t *list_of(const struct fmtp_sender *s, size_t number, uint32_t index)
+{
+    struct product *p = fmtp_sender_lookup(s, index);
+
+    return p ? fmtp_requests_queued(p, number) : NULL;
+}
+
 /* Discards one peer's outstanding requests for the product. */
 static size_t purge(struct fmtp_sender *s, size_t number, uint32_t index, bool reject)
 {
@@ -112,7 +114,7 @@ static size_t purge(struct fmtp_sender *s, size_t number, uint32_t index, bool r
         return 0;
     if (peer->head_sent && fmtp_requests_at(&peer->queue, 0)->index == index)
         save_rest(s, peer);
-    size_t found = fmtp_requests_purge(&peer->queue, peer->head_sent ? 1 : 0, index, reject);
+    size_t found = fmtp_requests_purge(&peer->queue, index, list_of(s, number, index), reject);
     if (found && reject) {
         s->stats.rejects++;
         peer->counts.rejects++;
@@ -147,20 +149,39 @@ static bool do_without(struct fmtp_sender *s, int number, uint32_t index)
     return true;
 }
 
+static int push(struct fmtp_sender *s, int number, const struct fmtp_request *r)
+{
+    struct peer *peer = s->peers[number];
+    struct fmtp_requests *q = &peer->queue;
+    size_t locked = peer->head_sent ? 1 : 0, n = (size_t)number;
+    uint64_t *last;
+
+    if (fmtp_requests_push(q, r, locked, list_of(s, n, r->index)) == 0)
+        return 0;
+    if (!fmtp_requests_compact(q))
+        return -1;
+    for (size_t i = 0; i < q->count; i++)
+        if ((last = list_of(s, n, fmtp_requests_at(q, i)->index)))
+            *last = 0;
+    for (size_t i = 0; i < q->count; i++)
+        if (fmtp_requests_of_data(fmtp_requests_at(q, i)) &&
+            (last = list_of(s, n, fmtp_requests_at(q, i)->index)))
+            fmtp_requests_list(q, i, last);
+    return fmtp_requests_push(q, r, locked, list_of(s, n, r->index));
+}
+
 int fmtp_peers_answer(struct fmtp_sender *s, int number, const struct fmtp_request *r)
 {
     struct peer *peer = s->peers[number];
-    size_t locked = peer->head_sent ? 1 : 0;
 
-    if (fmtp_requests_push(&peer->queue, r, locked) < 0) {
+    if (push(s, number, r) < 0) {
         if (s->cfg.queue_full)
             s->cfg.queue_full(s->cfg.peers_ctx, number, r->index);
         struct fmtp_request last = *fmtp_requests_at(&peer->queue, peer->queue.count - 1);
         if (r->flags != FMTP_RETX_REJ && do_without(s, number, r->index))
             return 0;
         /* A message about another product: make room by rejecting the latest. */
-        if (!do_without(s, number, last.index) ||
-            fmtp_requests_push(&peer->queue, r, peer->head_sent ? 1 : 0) < 0) {
+        if (!do_without(s, number, last.index) || push(s, number, r) < 0) {
             peer->broken = true;
             return -1;
         }
@@ -182,7 +203,7 @@ unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p, uint64
                       (s->cfg.blocking && q->count) ||
                       fmtp_progress_goes_on(s->peers[i], p, now_ns);
         for (size_t j = 0; j < q->count && !queued; j++)
-            queued = fmtp_requests_at(q, j)->index == p->index;
+            queued = fmtp_requests_at(q, j)->flags && fmtp_requests_at(q, j)->index == p->index;
         if (!queued && fmtp_peers_answer(s, (int)i, &r) == 0)
             n++;
     }
@@ -407,6 +428,8 @@ void fmtp_sender_peer_peek(struct fmtp_sender *s, int number, struct fmtp_stream
     }
     for (size_t i = 0; i < peer->queue.count && messages < FMTP_STREAM_MESSAGES; i++) {
         struct fmtp_request r = *fmtp_requests_at(&peer->queue, i);
+        if (!r.flags)
+            continue;
         do {
             struct iovec *iov = out->iov + out->niov;
             if (out->len >= skip && out->len - skip >= most)
@@ -467,7 +490,7 @@ void fmtp_sender_peer_sent(struct fmtp_sender *s, int number, size_t bytes, uint
                 continue;
             }
         }
-        pop(peer);
+        fmtp_requests_pop(&peer->queue);
     }
     tell_repaired(s, number, index, blocks);
     update_active(s, (size_t)number);

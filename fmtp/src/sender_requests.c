@@ -15,6 +15,7 @@ enum { BLOCK_TIMES = 2, BOP_TIMES = 4 };
 
 /* What a peer's stream carried of a product. */
 struct served {
+    uint64_t queued; /* heads the list of what is still queued (requests.h) */
     uint8_t bops;
     uint64_t once[]; /* one bit per block, then those carried twice */
 };
@@ -50,6 +51,11 @@ static struct served *served_to(const struct fmtp_sender *s, struct product *p, 
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC diagnostic pop
 #endif
+
+uint64_t *fmtp_requests_queued(struct product *p, size_t number)
+{
+    return p->served && p->served[number] ? &p->served[number]->queued : NULL;
+}
 
 void fmtp_requests_forget_peer(struct product *p, int number)
 {
@@ -106,7 +112,10 @@ static int send_blocks(struct fmtp_sender *s, int number, struct product *p, uin
     for (uint32_t block = first; block < end; block++) {
         uint32_t at = block * block_bytes(s);
         uint32_t len = fmtp_block_len(p->size, at, block_bytes(s));
-        struct fmtp_request r = {p->index, at, to - at < len ? to : at + len, FMTP_RETX_DATA};
+        struct fmtp_request r = {.index = p->index,
+                                 .seq = at,
+                                 .end = to - at < len ? to : at + len,
+                                 .flags = FMTP_RETX_DATA};
         if (take_block(s, p, number, block) && fmtp_peers_answer(s, number, &r) < 0)
             return -1;
         /* Its queue may have overflowed: then it gets nothing more of the product. */
@@ -127,7 +136,8 @@ static int retransmit(struct fmtp_sender *s, int number, struct product *p, uint
     struct answered *a = &peer->answered[(p->index * 31 + group) % ANSWERED];
     uint32_t first = fmtp_fec_group(p->nblocks, s->cfg.fec_k, group).first;
 
-    if (a->index == p->index && a->group == group && a->until > peer->popped && peer->queue.count)
+    if (a->index == p->index && a->group == group && a->until > peer->queue.popped &&
+        peer->queue.count)
         return 0;
     for (unsigned i = 0; i < k; i++) {
         uint32_t at = (first + i) * block_bytes(s);
@@ -135,7 +145,7 @@ static int retransmit(struct fmtp_sender *s, int number, struct product *p, uint
         if (req->bitmap[i / 8] >> (i % 8) & 1 && send_blocks(s, number, p, at, at + len) < 0)
             return -1;
     }
-    *a = (struct answered){p->index, group, peer->popped + peer->queue.count};
+    *a = (struct answered){p->index, group, peer->queue.popped + peer->queue.count};
     return 0;
 }
 
@@ -168,7 +178,8 @@ static int no_product(struct fmtp_sender *s, int number, const struct fmtp_heade
         return acknowledges ? 0 : reject(s, number, h->index);
     s->stats.ahead++;
     if (peer->ours) {
-        struct fmtp_request r = {h->index, s->next_index, h->flags, FMTP_NOT_YET};
+        struct fmtp_request r = {
+            .index = h->index, .seq = s->next_index, .end = h->flags, .flags = FMTP_NOT_YET};
         return fmtp_peers_answer(s, number, &r);
     }
     return acknowledges || peer->extended ? 0 : reject(s, number, h->index);
@@ -243,6 +254,7 @@ static void acknowledged(struct fmtp_sender *s, int number, struct product *p, u
 
     fmtp_progress_end(s, number, p, now_ns);
     if (lost == FMTP_END_FAILED) {
+        set_put(p->done_set, (size_t)number, true);
         if (!fmtp_sender_finish(p, number))
             return;
         p->failed = true;

@@ -67,7 +67,7 @@ struct product {
     bool had_peers;           /* a receiver was connected at BOP */
     size_t unfinished;        /* bits set in the set below */
     uint64_t *unfinished_set; /* by peer number */
-    uint64_t *done_set;       /* peers that acknowledged it */
+    uint64_t *done_set;       /* peers that acknowledged it, or could not keep it */
     struct group *groups;     /* NULL: no extension for this product */
     uint32_t busy;            /* how many are held or ready */
     struct served **served;   /* by peer number, sender_requests.c; NULL: nothing was requested */
@@ -118,7 +118,6 @@ struct peer {
     size_t in_len;
     struct fmtp_requests queue;
     size_t head_sent; /* bytes of the head message already sent */
-    uint64_t popped;  /* entries removed from the queue so far */
     struct fmtp_peer_counters counts;
     struct answered answered[ANSWERED];
     size_t rest_at, rest_len;
@@ -293,6 +292,9 @@ void fmtp_progress_leave(struct fmtp_sender *s, const struct peer *peer);
 bool fmtp_progress_goes_on(const struct peer *peer, const struct product *p, uint64_t now_ns);
 
 /* --- sender_requests.c */
+/* Returns the head of the list of what is queued for the peer of the product's data; NULL: it has
+ * requested none, or there was no memory. */
+uint64_t *fmtp_requests_queued(struct product *p, size_t number);
 /* Forgets what the peer's stream carried of the product. */
 void fmtp_requests_forget_peer(struct product *p, int number);
 /* Does the same for all peers. */

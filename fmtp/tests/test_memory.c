@@ -76,7 +76,7 @@ static void parts_of_a_core(void **state)
     struct fmtp_requests queue;
     fmtp_requests_init(&queue, 4096);
     struct fmtp_request one = {.index = 1, .flags = FMTP_RETX_BOP};
-    EACH_ALLOCATION_FAILS(1, fmtp_requests_push(&queue, &one, 0) == 0, (void)0);
+    EACH_ALLOCATION_FAILS(1, fmtp_requests_push(&queue, &one, 0, NULL) == 0, (void)0);
     assert_int_equal(queue.count, 1);
     fmtp_requests_free(&queue);
 }

@@ -500,6 +500,31 @@ static void test_no_bounds(void **state)
     fmtp_sender_free(s);
 }
 
+/* A peer that could not keep a product is done with it, whatever it requests later: it counts once
+ * and cannot make the sender search its queue again and again. */
+static void test_failed_once(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    int a = peer(s, true), b = peer(s, true);
+    unsigned extra;
+
+    (void)state;
+    offer(s, 2000);
+    drain(s, 0, &extra);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(put(s, a, FMTP_EOP_REQ, latest, 0, 0), 0);
+        assert_int_equal(put(s, a, FMTP_RETX_END, latest, FMTP_END_FAILED, 0), 0);
+    }
+    struct fmtp_server_stats stats;
+    fmtp_sender_get_stats(s, &stats);
+    assert_int_equal(stats.failed, 1);
+    assert_int_equal(stats.unacknowledged, 1);
+    int before = nreleased;
+    put(s, b, FMTP_RETX_END, latest, 0, 0);
+    assert_int_equal(nreleased, before + 1); /* it does not wait for a */
+    fmtp_sender_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -518,6 +543,7 @@ int main(void)
         cmocka_unit_test(test_laggard_by_bytes_and_time),
         cmocka_unit_test(test_laggard_in_total),
         cmocka_unit_test(test_no_bounds),
+        cmocka_unit_test(test_failed_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
