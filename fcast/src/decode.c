@@ -113,6 +113,7 @@ static bool decode_ldpc(struct fcast_reception *r, uint32_t block, struct work *
             ldpc_decoder_add(d, i);
     bool good = (ldpc_decoder_is_complete(d) || ldpc_decoder_solve(d)) && load(r, block, w) &&
                 ldpc_decode(d, r->fti.symbol_bytes, w->symbols) == 0;
+    r->work = ldpc_decoder_work(d) + ldpc_edges(m);
     ldpc_decoder_free(d);
     return good;
 }

@@ -7,7 +7,17 @@
 
 #include "reception_impl.h"
 
-enum { WORD_BITS = 64, FIRST_SLOTS = 256, EVERY_SYMBOL_K = 1000, RATE_MIN = 8 };
+enum {
+    WORD_BITS = 64,
+    FIRST_SLOTS = 256,
+    EVERY_SYMBOL_K = 1000,
+    RATE_MIN = 8,
+    SYMBOL_WORK = 26, /* bytes of a decoder and of a solve: see the structures of transport/fec */
+    ROW_WORK = 49
+};
+/* A try that failed is repeated once so many symbols have come that they pay for it: some 0.1 ms
+ * for each. Else a few datagrams a second could keep a receiver busy. */
+#define WORK_PER_SYMBOL 50000
 #define SYMBOLS_MAX (UINT64_C(1) << 26)
 
 uint64_t fcast_reception_n(const struct fcast_fti *fti, uint32_t k)
@@ -22,12 +32,19 @@ static uint64_t all_symbols(const struct fcast_fti *fti, const struct fcast_part
            (p->blocks - p->large_blocks) * fcast_reception_n(fti, p->small);
 }
 
-/* Returns the size of the tables of two Reed-Solomon codes: 33 bytes per coefficient. */
+/* Returns the size of the tables of two codes. Reed-Solomon: 33 bytes per coefficient; LDPC: 8
+ * bytes per entry of the matrix, which has N1 in each source symbol's column and at most three in
+ * each repair symbol's, and what a solve keeps of each symbol and row. */
 static uint64_t codes_bytes(const struct fcast_fti *fti, const struct fcast_partition *p)
 {
-    const uint64_t k = p->large;
+    const uint64_t k = p->large, n = fcast_reception_n(fti, p->large);
+    const uint64_t kinds = p->large_blocks && p->large_blocks < p->blocks ? 2 : 1;
 
-    return fti->fec == FCAST_RS ? k * 2 * 33 * (RS_N_MAX - k) : 0;
+    if (fti->fec == FCAST_RS)
+        return k * 2 * 33 * (RS_N_MAX - k);
+    return fti->fec == FCAST_NO_CODE || n <= k
+               ? 0
+               : 8 * kinds * (k * fti->n1 + 3 * (n - k)) + n * SYMBOL_WORK + (n - k) * ROW_WORK;
 }
 
 uint64_t fcast_reception_bytes(const struct fcast_fti *fti)
@@ -203,7 +220,8 @@ static void try_block(struct fcast_reception *r, uint32_t block, uint32_t k)
     bool is_whole = b->source == k;
 
     if (!is_whole && !fcast_decode_block(r, block)) {
-        b->try_at = b->received + (k > EVERY_SYMBOL_K ? k / 512 : 1);
+        uint64_t step = k > EVERY_SYMBOL_K ? k / 512 : 1, dear = r->work / WORK_PER_SYMBOL;
+        b->try_at = b->received + (uint32_t)(step > dear ? step : dear);
         return;
     }
     r->decoded += !is_whole;

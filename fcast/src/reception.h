@@ -34,6 +34,7 @@ struct fcast_reception {
     struct ldpc_matrix *matrices[2]; /* of large and small blocks, made when needed */
     struct rs_code *codes[2];        /* likewise */
     uint64_t decoded, store_errors;
+    uint64_t work; /* of the last try to decode (fec/ldpc.h) */
 };
 
 /* Return the bytes of memory that an object with this FTI needs besides its place, and that its

@@ -68,10 +68,14 @@ bool ldpc_decoder_is_complete(const struct ldpc_decoder *decoder);
 
 /* Tries maximum likelihood: elimination with inactivation on what iteration left. Returns true if
  * every source symbol follows from what has arrived: ldpc_decode() will then compute it. Returns
- * false if more symbols are needed (errno 0) or there is no memory (errno ENOMEM). It costs up to a
- * few milliseconds per thousand missing symbols, so call it once at least k symbols have arrived,
- * and not for each. */
+ * false if more symbols are needed (errno 0; E2BIG: with what has arrived it would take more than
+ * a second or 64 MiB) or there is no memory (errno ENOMEM). Call it once at least k symbols
+ * have arrived, and not for each. */
 bool ldpc_decoder_solve(struct ldpc_decoder *decoder);
+
+/* Returns what the last try cost: operations of a few nanoseconds, so that callers can try again
+ * only after as many new symbols as pay for it. */
+uint64_t ldpc_decoder_work(const struct ldpc_decoder *decoder);
 
 /* Computes the missing source symbols. symbols: n pointers to size_bytes each; those of symbols
  * that arrived hold the bytes, those of missing source symbols receive them. Missing repair symbols

@@ -43,6 +43,7 @@ struct ldpc_decoder {
     uint32_t received,
         missing; /* missing: source symbols that neither arrived nor follow from a step */
     bool is_solved;
+    uint64_t work;         /* of the last elimination */
     struct ldpc_plan plan; /* valid if is_solved */
 };
 

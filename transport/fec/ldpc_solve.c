@@ -10,6 +10,16 @@
 
 #define NO_ID UINT32_MAX
 
+/* Bounds of one solve, which takes up to a second: k, n and N1 may be those of an attacker. */
+#define WORK_MAX UINT64_C(100000000)
+#define INACTIVE_MAX 4096u
+#define WORDS_MAX ((size_t)8 << 20) /* of all sets: 64 MiB */
+
+enum {
+    BATCH_MAX = 64,
+    BATCH_PART = 16 /* of the ids that are inactive, so many more at once: then looks are few */
+};
+
 struct solver {
     const struct ldpc_matrix *m;
     uint8_t *state;   /* n, a copy */
@@ -25,6 +35,7 @@ struct solver {
     uint64_t *bits;    /* sets of inactive ids, one per step, in order */
     uint32_t *step_of; /* n: the step that gives an id */
     uint32_t unknown;  /* ids that are still active */
+    uint64_t work;     /* ids and rows that were looked at */
 };
 
 static void solver_free(struct solver *s)
@@ -114,22 +125,22 @@ static uint32_t first_active(const struct solver *s, uint32_t row)
     return NO_ID;
 }
 
-/* Chooses an id to assume known. From the largest component joined by rows with two active ids, one
- * id gives all the others. Without such rows, take an id of the row with fewest active ids. */
-static uint32_t choose(struct solver *s)
+/* Joins the ids of rows with two active ids. Returns the size of the largest component; 0: there is
+ * no such row, and `*fewest` is the row with the fewest active ids (NO_ID: none). */
+static uint32_t join_components(struct solver *s, uint32_t *fewest)
 {
+    uint32_t largest = 0;
+
+    *fewest = NO_ID;
     for (uint32_t id = 0; id < s->m->n; id++) {
         s->parent[id] = id;
         s->size[id] = 1;
     }
-    uint32_t best = NO_ID, fewest = UINT32_MAX, fewest_row = 0;
     for (uint32_t row = 0; row < s->m->rows; row++) {
         if (s->is_used[row] || s->active[row] < 2)
             continue;
-        if (s->active[row] < fewest) {
-            fewest = s->active[row];
-            fewest_row = row;
-        }
+        if (*fewest == NO_ID || s->active[row] < s->active[*fewest])
+            *fewest = row;
         if (s->active[row] != 2)
             continue;
         uint32_t a = first_active(s, row);
@@ -139,29 +150,58 @@ static uint32_t choose(struct solver *s)
             s->parent[b] = a;
             s->size[a] += s->size[b];
         }
-        if (best == NO_ID || s->size[a] > s->size[best])
-            best = a;
+        largest = s->size[a] > largest ? s->size[a] : largest;
     }
-    if (best != NO_ID)
-        return best;
-    return fewest == UINT32_MAX ? NO_ID : first_active(s, fewest_row);
+    return largest;
 }
 
-/* Inactivate until a step gives every id or it is inactive. False: some id is in no unused row. */
+/* Chooses up to `room` ids to assume known, and returns how many. An id gives all the others of its
+ * component, so take one from each of the large ones. Without components, take an id of the row
+ * with the fewest active ids. */
+static uint32_t choose(struct solver *s, uint32_t room, uint32_t *ids)
+{
+    uint32_t fewest, count = 0, largest = join_components(s, &fewest);
+
+    if (!largest && fewest == NO_ID)
+        return 0;
+    if (!largest) {
+        ids[0] = first_active(s, fewest);
+        return 1;
+    }
+    for (uint32_t id = 0; id < s->m->n && count < room; id++)
+        if (s->parent[id] == id && s->size[id] > 1 && s->size[id] >= largest - largest / 4)
+            ids[count++] = id;
+    return count;
+}
+
+/* Inactivate until a step gives every id or it is inactive. False: some id is in no unused row, or
+ * (errno E2BIG) it would take too long. */
 static bool inactivate(struct solver *s)
 {
+    uint32_t ids[BATCH_MAX];
+
     for (uint32_t row = 0; row < s->m->rows; row++)
         if (s->active[row] == 1)
             s->ready[s->ready_count++] = row;
     use_ready(s);
     while (s->unknown) {
-        uint32_t id = choose(s);
-        if (id == NO_ID)
+        uint32_t room = 1 + s->plan.inactive_count / BATCH_PART;
+        s->work += s->m->n + s->m->rows;
+        if (s->work > WORK_MAX || s->plan.inactive_count > INACTIVE_MAX) {
+            errno = E2BIG;
             return false;
-        s->number[id] = s->plan.inactive_count;
-        s->plan.inactive[s->plan.inactive_count++] = id;
-        settle(s, id, LDPC_INACTIVE);
-        use_ready(s);
+        }
+        uint32_t count = choose(s, room < BATCH_MAX ? room : BATCH_MAX, ids);
+        if (!count)
+            return false;
+        for (uint32_t i = 0; i < count; i++) {
+            if (s->state[ids[i]] != LDPC_UNKNOWN)
+                continue;
+            s->number[ids[i]] = s->plan.inactive_count;
+            s->plan.inactive[s->plan.inactive_count++] = ids[i];
+            settle(s, ids[i], LDPC_INACTIVE);
+            use_ready(s);
+        }
     }
     return true;
 }
@@ -233,13 +273,18 @@ static void reduce(struct solver *s, struct pivots *pivots)
 }
 
 /* Solves the dense system. Returns false if there are fewer independent equations than unknowns, or
- * no memory. */
+ * no memory, or (errno E2BIG) that would take too much. */
 static bool solve_dense(struct solver *s)
 {
     struct ldpc_plan *plan = &s->plan;
     uint32_t count = plan->inactive_count;
     plan->words = (count + 63) / 64;
     size_t width = 2 * plan->words;
+    if (plan->step_count * plan->words > WORDS_MAX) {
+        errno = E2BIG;
+        return false;
+    }
+    s->work += (uint64_t)count * count * width;
     s->bits = calloc(plan->step_count * plan->words + 1, sizeof *s->bits);
     plan->equations = reallocarray(NULL, count + 1u, sizeof *plan->equations);
     plan->sums = calloc(count * plan->words + 1, sizeof *plan->sums);
@@ -272,6 +317,11 @@ static bool solve_dense(struct solver *s)
     return is_solved;
 }
 
+uint64_t ldpc_decoder_work(const struct ldpc_decoder *d)
+{
+    return d->work;
+}
+
 bool ldpc_decoder_solve(struct ldpc_decoder *d)
 {
     errno = 0;
@@ -294,6 +344,7 @@ bool ldpc_decoder_solve(struct ldpc_decoder *d)
         d->is_solved = true;
     }
     int error = errno;
+    d->work = s.work;
     solver_free(&s);
     errno = error;
     return is_solved;

@@ -365,6 +365,29 @@ static void test_overhead_of_a_thousand_symbols(void **state)
     assert_true(likely > 1.0 && likely < 1.04);
 }
 
+/* k, n and N1 may be an attacker's: a solve that would take long is given up, and says what it cost
+ * until then. Without the bound this one takes 1.2 s and 13 MB, twice as large ones minutes. */
+static void test_a_costly_solve_is_given_up(void **state)
+{
+    (void)state;
+    struct ldpc_matrix *m = made(LDPC_STAIRCASE, 20000, 40000, 10, 1);
+    struct ldpc_decoder *d = ldpc_decoder_new(m);
+    assert_non_null(d);
+    for (uint32_t id = 20000; id < 40000; id++)
+        ldpc_decoder_add(d, id);
+    for (uint32_t id = 0; id < 80; id++)
+        ldpc_decoder_add(d, id);
+    assert_false(ldpc_decoder_solve(d));
+    assert_int_equal(errno, E2BIG);
+    assert_in_range(ldpc_decoder_work(d), 1, 200 * 1000 * 1000);
+    /* With all source symbols it needs none of that. */
+    for (uint32_t id = 80; id < 20000; id++)
+        ldpc_decoder_add(d, id);
+    assert_true(ldpc_decoder_is_complete(d));
+    ldpc_decoder_free(d);
+    ldpc_matrix_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -377,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_elimination_finds_what_gauss_finds),
         cmocka_unit_test(test_a_bad_seed_is_left_out),
         cmocka_unit_test(test_overhead_of_a_thousand_symbols),
+        cmocka_unit_test(test_a_costly_solve_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
