@@ -65,12 +65,18 @@ sender=$! pids="$pids $!"
 exec 4>"$dir/names"
 await "a port" has_port 1
 port=$(port_of 1)
-$bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --rate 200M \
-    "$dir/out3" >"$dir/3.out" 2>"$dir/3.err" 4>&- &
+# Files in flight need more descriptors than 256, up to the hard limit.
+prlimit --nofile=256: $bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 \
+    --rate 200M "$dir/out3" >"$dir/3.out" 2>"$dir/3.err" 4>&- &
 three=$! pids="$pids $!"
 echo "$dir/in/large" >&4
 await "the file" grep -qs 'name=large' "$dir/3.out"
 kill -0 $sender || fail "sender ended before its standard input"
+limits="/proc/$(pgrep -P $three)/limits" most=$((4096 + 64))
+hard=$(sed -n 's/^Max open files *[0-9]* *\([a-z0-9]*\) .*/\1/p' "$limits")
+[ "$hard" != unlimited ] && [ "$hard" -lt $most ] && most=$hard
+[ "$(sed -n 's/^Max open files *\([0-9]*\) .*/\1/p' "$limits")" = "$most" ] ||
+    fail "the receiver's limit of open files"
 grep -q '1 receivers connected' "$dir/send.err" || fail "no line on the receivers"
 printf '%s\n\n%s' "$dir/in/name with spaces" "$dir/in/empty" >&4
 exec 4>&-

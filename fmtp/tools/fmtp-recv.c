@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -393,6 +394,19 @@ static void enter_sandbox(const struct run *run, const char *dir, bool off)
     confine(&s, off);
 }
 
+/* Each file in flight holds a descriptor; one that gets none is lost. */
+static void raise_file_limit(const struct run *run)
+{
+    enum { OTHERS = 64, PRODUCTS = 4096 }; /* the most in flight: see fmtp.h */
+    const rlim_t wanted = OTHERS + (rlim_t)PRODUCTS * run->nfeeds;
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= wanted)
+        return;
+    files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
 static void take_arguments(struct run *run, int argc, char **argv)
 {
     struct arguments a = {.common = COMMON_OPTIONS_DEFAULT,
@@ -423,6 +437,7 @@ static void take_arguments(struct run *run, int argc, char **argv)
     run->store.dir = open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (run->store.dir < 0)
         die_usage("directory '%s': %s", argv[optind], strerror(errno));
+    raise_file_limit(run);
     enter_sandbox(run, argv[optind], a.common.no_sandbox);
 }
 
