@@ -66,7 +66,7 @@ exec 4>"$dir/names"
 await "a port" has_port 1
 port=$(port_of 1)
 # Files in flight need more descriptors than 256, up to the hard limit.
-prlimit --nofile=256: $bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 \
+$bounded prlimit --nofile=256: "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 \
     --rate 200M "$dir/out3" >"$dir/3.out" 2>"$dir/3.err" 4>&- &
 three=$! pids="$pids $!"
 echo "$dir/in/large" >&4

@@ -91,7 +91,9 @@ static int resize(struct pim *p, uint64_t capacity)
             goto done;
     out.count = keep;
     out.oldest_index = h.oldest_index + (uint32_t)(h.count - keep);
-    if (ftruncate(p->fd, (off_t)(HEAD_BYTES + SIG_BYTES * capacity)) < 0)
+    /* If this process is killed now, the map is empty, not wrong. */
+    if (write_head(p, &(struct head){0}) < 0 ||
+        ftruncate(p->fd, (off_t)(HEAD_BYTES + SIG_BYTES * capacity)) < 0)
         goto done;
     if (pwrite(p->fd, ring, SIG_BYTES * capacity, HEAD_BYTES) != (ssize_t)(SIG_BYTES * capacity))
         goto done;

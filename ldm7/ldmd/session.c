@@ -22,42 +22,85 @@ void session_set_last(struct session *s, const struct pq_signature *sig)
     s->dirty = true;
 }
 
+/* Indices are in the order of their age, in serial arithmetic (RFC 1982): they wrap. */
+static bool is_older(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) < 0;
+}
+
+/* Returns where the index is or belongs. */
+static size_t place_of(const struct session *s, uint32_t index)
+{
+    size_t low = 0, high = s->nmissed;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (is_older(s->missed[middle], index))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_at(const struct session *s, size_t place, uint32_t index)
+{
+    return place < s->nmissed && s->missed[place] == index;
+}
+
 bool session_has_missed(const struct session *s, uint32_t index)
 {
-    for (size_t i = s->nmissed; i > 0; i--)
-        if (s->missed[i - 1] == index)
-            return true;
-    return false;
+    return is_at(s, place_of(s, index), index);
+}
+
+/* Returns whether the index has an order among the others. Else half of all numbers lie between
+ * two of them: their file was damaged. */
+static bool fits(const struct session *s, uint32_t index)
+{
+    if (!s->nmissed)
+        return true;
+    uint32_t oldest = s->missed[0], newest = s->missed[s->nmissed - 1];
+    bool before = is_older(index, oldest), after = is_older(newest, index);
+    return !(before && after) &&
+           (after ? index : newest) - (before ? index : oldest) <= (uint32_t)INT32_MAX;
 }
 
 bool session_add_missed(struct session *s, uint32_t index)
 {
-    if (session_has_missed(s, index))
+    if (!fits(s, index)) {
+        s->dropped += s->nmissed;
+        s->nmissed = 0;
+    }
+    size_t n = s->nmissed;
+    size_t at = place_of(s, index);
+    if (is_at(s, at, index))
         return false;
-    if (s->nmissed == SESSION_MISSED_MAX) {
+    if (n == SESSION_MISSED_MAX) {
         s->dropped++;
         return false;
     }
-    if (s->nmissed == s->cap) {
+    if (n == s->cap) {
         size_t cap = s->cap == 0 ? 64 : 2 * s->cap;
         s->missed = xreallocarray(s->missed, cap, sizeof *s->missed);
         s->cap = cap;
     }
-    s->missed[s->nmissed++] = index;
+    memmove(s->missed + at + 1, s->missed + at, (n - at) * sizeof *s->missed);
+    s->missed[at] = index;
+    s->nmissed++;
     s->dirty = true;
     return true;
 }
 
 bool session_remove_missed(struct session *s, uint32_t index)
 {
-    for (size_t i = 0; i < s->nmissed; i++)
-        if (s->missed[i] == index) {
-            memmove(s->missed + i, s->missed + i + 1, (s->nmissed - i - 1) * sizeof *s->missed);
-            s->nmissed--;
-            s->dirty = true;
-            return true;
-        }
-    return false;
+    size_t at = place_of(s, index);
+
+    if (!is_at(s, at, index))
+        return false;
+    memmove(s->missed + at, s->missed + at + 1, (s->nmissed - at - 1) * sizeof *s->missed);
+    s->nmissed--;
+    s->dirty = true;
+    return true;
 }
 
 bool session_path(char *out, size_t out_bytes, const char *queue, const char *host, uint16_t port,

@@ -14,7 +14,7 @@
 struct session {
     bool has_last;
     struct pq_signature last;
-    uint32_t *missed;
+    uint32_t *missed; /* the oldest first */
     size_t nmissed, cap;
     uint64_t dropped; /* missed products beyond SESSION_MISSED_MAX */
     bool dirty;
@@ -22,7 +22,8 @@ struct session {
 
 /* Everything up to this product is complete. */
 void session_set_last(struct session *s, const struct pq_signature *sig);
-/* Returns false if it was already in the list, or if there is no room. */
+/* Returns false if it was already in the list, or if there is no room. Takes the time of a search,
+ * as a gap may be of 65,536 products. */
 bool session_add_missed(struct session *s, uint32_t index);
 /* Returns whether the index must still be fetched. */
 bool session_has_missed(const struct session *s, uint32_t index);

@@ -162,6 +162,33 @@ static void sessions(void **state)
     unlink(file);
 }
 
+/* Whatever the order in which products are missed and fetched, over the wrap too. */
+static void missed_products_are_ordered_by_age(void **state)
+{
+    static const uint32_t order[] = {3, UINT32_MAX - 1, 0, UINT32_MAX, 9, 1, UINT32_MAX - 4};
+    static const uint32_t sorted[] = {
+        UINT32_MAX - 4, UINT32_MAX - 1, UINT32_MAX, 0, 1, 3, 9,
+    };
+    struct session s = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        assert_true(session_add_missed(&s, order[i]));
+    assert_int_equal(s.nmissed, sizeof sorted / sizeof *sorted);
+    assert_memory_equal(s.missed, sorted, sizeof sorted);
+    assert_true(session_has_missed(&s, UINT32_MAX));
+    assert_false(session_has_missed(&s, 2));
+    assert_true(session_remove_missed(&s, UINT32_MAX));
+    assert_false(session_has_missed(&s, UINT32_MAX));
+    assert_false(session_add_missed(&s, 9));
+    assert_int_equal(s.nmissed, 6);
+    /* Half of all numbers away: the file was damaged, and what it named has no order. */
+    assert_true(session_add_missed(&s, 0x80000005));
+    assert_int_equal(s.nmissed, 1);
+    assert_int_equal(s.dropped, 6);
+    session_free(&s);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -202,7 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths),    cmocka_unit_test(wraps_and_survives),
         cmocka_unit_test(damaged),  cmocka_unit_test(taken_back),
-        cmocka_unit_test(sessions),
+        cmocka_unit_test(sessions), cmocka_unit_test(missed_products_are_ordered_by_age),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -227,6 +227,10 @@ static bool expand(struct job *j, char *text, size_t room, char **argv, size_t *
     for (size_t i = 0; i < j->e->nargs; i++) {
         const struct template *t = j->e->args[i];
         size_t left = room - *bytes < ARG_MAX_BYTES ? room - *bytes : ARG_MAX_BYTES;
+        if (!left) {
+            snprintf(j->why, sizeof j->why, "arguments longer than %zu bytes", room);
+            return false;
+        }
         long n = template_expand(t, j->info, j->a->spans, j->a->conf->spans, text + *bytes, left,
                                  j->why, sizeof j->why);
 

@@ -140,6 +140,8 @@ const char *ldmdlog_line(struct ldmdlog *l)
             return NULL;
         while (fgets(l->line + l->used, (int)(sizeof l->line - l->used), l->file)) {
             l->used += strlen(l->line + l->used);
+            if (!l->used) /* it begins with a NUL */
+                continue;
             if (l->line[l->used - 1] == '\n' || l->used == sizeof l->line - 1) {
                 l->used = 0;
                 return l->line;

@@ -272,12 +272,13 @@ static double since(const struct timeval *at, const struct timeval *creation)
            (double)(at->tv_usec - creation->tv_usec) / 1e6;
 }
 
-static void read_queue(struct rtstats *r)
+static enum pq_status read_queue(struct rtstats *r)
 {
+    enum pq_status s = PQ_OK;
     struct pq_view v;
 
     char line[PRODUCT_LINE_MAX];
-    while (!tool_stop && pq_next(r->q, r->after, &v) == PQ_OK) {
+    while (!tool_stop && (s = pq_next(r->q, r->after, &v)) == PQ_OK) {
         if (selection_has(&r->wanted, &v.info)) {
             log_debug("%s", product_line_format(&v.info, line, sizeof line));
             bins_add(&r->bins, &v.info, &v.inserted);
@@ -292,6 +293,7 @@ static void read_queue(struct rtstats *r)
         r->after = v.seq;
         pq_release(r->q, &v);
     }
+    return s;
 }
 
 static void read_log(struct rtstats *r)
@@ -321,16 +323,17 @@ static time_t now_s(void)
     return t.tv_sec;
 }
 
-static void run(struct rtstats *r)
+static int run(struct rtstats *r)
 {
+    enum pq_status s = PQ_OK;
     int insertions = pq_notify_fd(r->q);
     time_t reported = now_s() / 60;
 
-    while (!tool_stop) {
+    while (!tool_stop && (s == PQ_OK || s == PQ_END)) {
         /* The clock is checked once a second: a minute also ends when nothing arrives. */
         tool_wait(insertions, r->interval_s < 1 ? r->interval_s : 1);
         pq_notify_clear(r->q);
-        read_queue(r);
+        s = read_queue(r);
         read_log(r);
         time_t now = now_s();
         if (minutes_over(&r->minutes, now - 1))
@@ -349,6 +352,10 @@ static void run(struct rtstats *r)
     report_bins(r, now_s());
     report_paths(r, (now_s() / 60 + 1) * 60);
     send_kept(r);
+    if (s == PQ_OK || s == PQ_END)
+        return TOOL_OK;
+    log_error("the queue cannot be read: %s", pq_strerror(s));
+    return TOOL_SYSTEM;
 }
 
 static void begin(struct rtstats *r)
@@ -418,12 +425,12 @@ int main(int argc, char **argv)
     }
     tool_catch_signals();
     begin(&r);
-    run(&r);
+    int result = run(&r);
     ldmdlog_close(&r.log);
     bins_free(&r.bins);
     minutes_next(&r.before);
     free(r.letters);
     selection_free(&r.wanted);
     pq_close(r.q);
-    return TOOL_OK;
+    return result;
 }
