@@ -25,8 +25,6 @@ from parsers.measure import undecided
 from parsers.measure.undecided import HELD, NOT_DECIDABLE, NOT_HELD, Decider, Verdict
 from parsers.read.published import Claim
 
-TREND_P = 0.05
-
 
 @dataclass(frozen=True)
 class Decision:
@@ -185,14 +183,14 @@ def _by_trend(claim: Claim, values: Sequence[Estimate], steps: _Steps) -> Decisi
     the range, if none goes the opposite way."""
     sign, _ = _direction(claim)
     means = [e.mean for e in intervals.comparable(values)]
-    p = intervals.trend_p(means)
+    p, error = intervals.trend_p(means), 1 - intervals.confidence()
     test = f"one run each: Kendall's trend test, p = {p:.3g}"
-    if p < TREND_P and sign * (means[-1] - means[0]) <= 0:
+    if p < error and sign * (means[-1] - means[0]) <= 0:
         return Decision(NOT_HELD, test)
     moves = [sign * (b - a) for a, b in zip(means, means[1:], strict=False)]
-    if p < TREND_P and all(move > 0 for move in moves):
+    if p < error and all(move > 0 for move in moves):
         return Decision(HELD, f"at every step; {test}")
-    if p < TREND_P and claim.steps == "trend" and min(moves) == 0:
+    if p < error and claim.steps == "trend" and min(moves) == 0:
         return Decision(HELD, f"against no step; {test}")
     reason = f"{_count(claim, steps)}; {test}"
     return Decision(NOT_DECIDABLE, reason, "", undecided.repeats(values[0], 0.0))

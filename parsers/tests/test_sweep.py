@@ -283,6 +283,24 @@ def test_flat() -> None:
     assert (found.verdict, found.reason) == ("not decidable", "two points of one run each")
 
 
+def test_flat_allows_for_choosing_the_extremes() -> None:
+    """Differences of 1.8, 2 and 2.2: 2 +- 4.30 x 0.115 = 1.5 to 2.5 for one pair (Student's t,
+    2 degrees), 2 +- 7.65 x 0.115 = 1.1 to 2.9 for the extremes of 3 points, and 2 +- 14.1 x 0.115 =
+    0.4 to 3.6 for those of 5, which are 10 pairs."""
+    values = {4: (10.0,) * 3, 8: (11.8, 12.0, 12.2), 12: (10.0,) * 3}
+    few = one(
+        claim("flat", where={"protocol": "ldm7"}),
+        sweep({("ldm7", m): v for m, v in values.items()}),
+    )
+    assert (few.verdict, few.reason) == ("not held", "two points differ by more than 10 %")
+    values |= {2: (10.0,) * 3, 14: (10.0,) * 3}
+    many = one(
+        claim("flat", where={"protocol": "ldm7"}),
+        sweep({("ldm7", m): v for m, v in values.items()}),
+    )
+    assert many.verdict == "not decidable"
+
+
 def test_flat_compares_the_repeats_that_all_levels_have() -> None:
     """A budget ended after two of three cells of the second repeat, whose window is ten times as
     busy: the first is level."""
