@@ -456,11 +456,11 @@ class CellRun(CellBase):
         asked = self.fidelity.asked
         self.free_what_changes()
         self.expect_of_sender(multicast=self.cell.protocol == "ldm7")
-        for host in self.subscribers:
+        for host in (self.publisher, *self.subscribers):
             preload = " with LD_PRELOAD" if host in self.clock_offsets_ms else ""
             shell = "" if host in self.emulation.elsewhere else "1 x bash, "
             asked.things[f"{host} programs"] = f"{shell}1 x hostlag, 1 x ldmd{preload}"
-            if self.monitor is not None and host in self.multicast:
+            if self.monitor is not None and host in (self.publisher, *self.multicast):
                 asked.things[f"{host} programs"] += ", 1 x rtstats"
 
     def _insert_with_pauses(self) -> None:

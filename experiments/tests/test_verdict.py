@@ -35,7 +35,7 @@ from experiments.verdict.accounts import Account
 from experiments.verdict.cpu_load import ProcessLoad
 from experiments.verdict.loss import binomial_interval
 from experiments.verdict.machine import CPU_CHECKS
-from experiments.verdict.replay import backlogged_rate
+from experiments.verdict.replay import Backlogged, backlogged
 
 
 def test_a_good_run_is_faithful() -> None:
@@ -406,6 +406,13 @@ def shaper(rate_bps: float, backlog: int, seconds: int = 10) -> list[ShaperSampl
     return [ShaperSample(float(i), round(i * rate_bps / 8), backlog) for i in range(seconds + 1)]
 
 
+def ending_short(samples: list[ShaperSample]) -> list[ShaperSample]:
+    """Return them with a second more, which begins with little in the queue and sends little."""
+    last = samples[-1]
+    short = dataclasses.replace(last, backlog_bytes=100_000)
+    return [*samples[:-1], short, ShaperSample(last.time_s + 1, last.sent_bytes + 250_000, 100_000)]
+
+
 @pytest.mark.parametrize(
     ("samples", "expected"),
     [
@@ -419,6 +426,9 @@ def shaper(rate_bps: float, backlog: int, seconds: int = 10) -> list[ShaperSampl
         (shaper(16e6, 100_000), {}),
         (shaper(22e6, 100_000), {"sender rate": "fail"}),
         (shaper(16e6, 0), {}),
+        # One interval that began with little says nothing of those that began with enough.
+        (ending_short(shaper(18e6, 5_000_000)), {"sender rate": "fail"}),
+        (ending_short(shaper(20e6, 5_000_000)), {}),
         (shaper(30e6, 5_000_000, seconds=2), {}),  # not decidable
     ],
 )
@@ -426,7 +436,7 @@ def test_sender_rate(samples: list[ShaperSample], expected: dict[str, str]) -> N
     assert statuses(shaper=samples) == expected
 
 
-def test_backlogged_rate_leaves_out_the_idle_time() -> None:
+def test_a_rate_leaves_out_the_idle_time() -> None:
     samples = [
         ShaperSample(0, 0, 10),
         ShaperSample(1, 1000, 10),
@@ -434,8 +444,9 @@ def test_backlogged_rate_leaves_out_the_idle_time() -> None:
         ShaperSample(3, 1200, 10),
         ShaperSample(5, 5200, 10),
     ]
-    rate, seconds, certain = backlogged_rate(samples, 1e9)
-    assert (rate, seconds, certain) == (8 * 5000 / 3, 3.0, False)
+    assert backlogged(samples, 1e9) == Backlogged(8 * 5000, 3.0, 0.0, 0.0)
+    assert backlogged(samples, 1e9).rate_bps == 8 * 5000 / 3
+    assert backlogged(samples, 80) == Backlogged(8 * 5000, 3.0, 8 * 1000, 1.0)
 
 
 def test_binomial_interval() -> None:

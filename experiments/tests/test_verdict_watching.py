@@ -15,6 +15,7 @@ from experiments.tests.judged import (
     counters,
     flight,
     inventory,
+    lag,
     look,
     stats,
     statuses,
@@ -26,22 +27,43 @@ from topologies.model.network import Impairment
 from topologies.tests.networks import two_hosts
 from topologies.watch.flights import Block
 
+LATER = (look("meanwhile"), look("end"))
 
+
+# fmt: off
 @pytest.mark.parametrize(
     ("seen", "name"),
     [
-        (inventory(look(unplanned=["newy/newy-p3 qdiscs: asked none, found root tbf"])), "planned"),
-        (inventory(look("meanwhile", changed=["x"]), look()), "changed"),
+        (inventory(look(unplanned=["newy/newy-p3 qdiscs: asked none, found root tbf"]), *LATER),
+         "planned"),
+        (inventory(look(), look("meanwhile", changed=["x"]), look("end")), "changed"),
         (inventory(changes=[{"at_s": 2.0, "place": "newy/p", "what": "MTU"}]), "changed"),
         (inventory(changes_missed=1), "changed"),
         (inventory(look(), {"when": "end", "at_s": 3.0, "failed": "no answer"}), "changed"),
+        (inventory(look(), look("meanwhile")), "planned"),  # the watcher ended
+        (inventory(look("meanwhile"), look("end")), "planned"),
         (inventory(throttled=100), "CPU quota"),
         (None, "planned"),
     ],
 )
+# fmt: on
 def test_what_is_not_as_planned_or_changes(seen: InventorySeen | None, name: str) -> None:
     names = {"planned": "every interface as planned", "changed": "nothing changed meanwhile"}
     assert statuses(inventory=seen) == {names.get(name, name): "fail"}
+
+
+def test_without_looks_at_random_moments_nothing_is_certain() -> None:
+    assert statuses(inventory=inventory(look(), look("end"))) == {
+        "nothing changed meanwhile": "warn"
+    }
+
+
+def test_a_host_without_lags_is_missed() -> None:
+    """Its watcher was so late that it could not even end: it is the worst one."""
+    network = two_hosts(Impairment())
+    one, other = (host.name for host in network.hosts)
+    assert statuses(network=network, lags={one: lag(), other: lag()}) == {}
+    assert statuses(network=network, lags={one: lag()}) == {"scheduling lag": "warn"}
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,9 @@ class InventorySeen:
         looks = [look for look in self.looks if "failed" not in look]
         if not looks:
             return Check(NAMES[0], "fail", "an inventory", None, "none was taken")
+        times = [look["when"] for look in self.looks]
+        if missed := [when for when in ("start", "end") if when not in times]:
+            return Check(NAMES[0], "fail", "an inventory", None, f"none at the {missed[0]}")
         things = max(int(look["things"]) for look in looks)
         wrong: dict[str, str] = {}
         for look in looks:
@@ -81,6 +84,8 @@ class InventorySeen:
         if self.changes_missed:
             wrong["missed"] = "the kernel reported more changes than could be recorded"
         looks = sum(look["when"] == "meanwhile" for look in self.looks)
+        if not looks and not wrong:
+            return Check(NAMES[1], "warn", 0, None, "nothing was looked at meanwhile")
         return _listed(
             NAMES[1],
             list(wrong.values()),

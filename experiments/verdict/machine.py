@@ -188,8 +188,9 @@ def lag_check(evidence: Evidence) -> Check:
     """Check how late a program in each host runs after its timer; the worst host counts."""
     name = "scheduling lag"
     lags = {host: lag for host, lag in evidence.lags.items() if lag.samples > 0}
-    if not lags or len(lags) < len(evidence.lags):
-        silent = sorted(set(evidence.lags) - set(lags))
+    hosts = {h.name for h in evidence.network.hosts} if evidence.network else set()
+    silent = sorted((hosts | set(evidence.lags)) - set(lags))
+    if not lags or silent:
         return Check(name, "warn", None, None, f"not sampled: {', '.join(silent) or 'any host'}")
     limit_p50, limit_p99 = LAG_P50_MS[evidence.clock], LAG_P99_MS[evidence.clock]
     half = max(lags, key=lambda host: lags[host].p50_ms)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from common.counting import counted
@@ -72,34 +73,62 @@ def replay_checks(
     ]
 
 
-def backlogged_rate(samples: Sequence[ShaperSample], rate_bps: float) -> tuple[float, float, bool]:
-    """Return (bit/s, seconds, certain) over the intervals at whose ends the shaper had a backlog.
-    Certain: each began with more than it can send, so the queue cannot have run empty."""
-    sent, seconds, certain = 0, 0.0, True
+@dataclass(frozen=True)
+class Backlogged:
+    """What a shaper sent in the intervals at whose ends it had a backlog. `full_*`: in those that
+    began with more than it can send, so that the queue cannot have run empty in between: a socket's
+    share of the queue is short."""
+
+    bits: float = 0.0
+    seconds: float = 0.0
+    full_bits: float = 0.0
+    full_s: float = 0.0
+
+    @property
+    def rate_bps(self) -> float:
+        return self.bits / self.seconds if self.seconds > 0 else 0.0
+
+    def above(self, rate_bps: float) -> float:
+        """Return by which share of the rate it sent more."""
+        return max(0.0, self.rate_bps / rate_bps - 1)
+
+    def below(self, rate_bps: float) -> float:
+        """Return by which share of the rate it sent less where the queue was full, if long enough
+        to judge."""
+        known = self.full_s >= RATE_DECIDABLE_S
+        return max(0.0, 1 - self.full_bits / self.full_s / rate_bps) if known else 0.0
+
+
+def backlogged(samples: Sequence[ShaperSample], rate_bps: float) -> Backlogged:
+    """Return what a shaper of at most `rate_bps` sent while it had a backlog."""
+    bits, seconds, full_bits, full_s = 0.0, 0.0, 0.0, 0.0
     for before, after in zip(samples, samples[1:], strict=False):
         if before.backlog_bytes > 0 and after.backlog_bytes > 0:
-            span = after.time_s - before.time_s
-            sent += after.sent_bytes - before.sent_bytes
-            seconds += span
-            certain = certain and before.backlog_bytes * 8 >= rate_bps * span
-    return (8.0 * sent / seconds if seconds > 0 else 0.0, seconds, certain)
+            span, sent = after.time_s - before.time_s, 8.0 * (after.sent_bytes - before.sent_bytes)
+            bits, seconds = bits + sent, seconds + span
+            if before.backlog_bytes * 8 >= rate_bps * span:
+                full_bits, full_s = full_bits + sent, full_s + span
+    return Backlogged(bits, seconds, full_bits, full_s)
 
 
 def rate_check(samples: Sequence[ShaperSample], asked: int, clock: Clock, feed: str = "") -> Check:
     """Check that the shaper sends at its rate, neither below nor above, while it has a backlog."""
     name = f"sender rate of {feed}" if feed else "sender rate"
-    rate, seconds, certain = backlogged_rate(samples, asked)
-    if seconds < RATE_DECIDABLE_S:
-        text = f"not decidable: the shaper had a backlog for only {seconds:.1f} s"
+    found = backlogged(samples, asked)
+    if found.seconds < RATE_DECIDABLE_S:
+        text = f"not decidable: the shaper had a backlog for only {found.seconds:.1f} s"
         return Check(name, "pass", asked, None, text)
-    error = rate / asked - 1
-    text = f"{rate / 1e6:.3f} Mbit/s ({100 * error:+.2f} %) over {seconds:.0f} s of backlog"
-    if error < 0 and not certain:
-        # A socket's share of the queue is short and can run empty between two samples.
+    error, below = found.rate_bps / asked - 1, found.below(asked)
+    text = (
+        f"{found.rate_bps / 1e6:.3f} Mbit/s ({100 * error:+.2f} %) over {found.seconds:.0f} s of "
+        "backlog"
+    )
+    if below > 0:
+        text += f"; {-100 * below:+.2f} % over the {found.full_s:.0f} s that began with enough"
+    elif error < 0:
         text += "; it may have run empty in between"
-        return Check(name, "pass", asked, round(rate), text)
-    limit = RATE_ERROR[clock]
-    return Check(name, limit.status(abs(error)), asked, round(rate), text)
+    outside = max(found.above(asked), below)
+    return Check(name, RATE_ERROR[clock].status(outside), asked, round(found.rate_bps), text)
 
 
 def borrowed_rate_check(
@@ -109,12 +138,13 @@ def borrowed_rate_check(
     backlog. Its rate depends on what the others leave."""
     name = f"sender rate of {feed}"
     asked = f"{rate_bps / 1e6:g} to {ceil_bps / 1e6:g} Mbit/s"
-    rate, seconds, certain = backlogged_rate(samples, ceil_bps)
-    if seconds < RATE_DECIDABLE_S:
-        text = f"not decidable: the shaper had a backlog for only {seconds:.1f} s"
+    found = backlogged(samples, ceil_bps)
+    if found.seconds < RATE_DECIDABLE_S:
+        text = f"not decidable: the shaper had a backlog for only {found.seconds:.1f} s"
         return Check(name, "pass", asked, None, text)
-    text = f"{rate / 1e6:.3f} Mbit/s over {seconds:.0f} s of backlog, of which it may borrow"
-    outside = max(rate / ceil_bps - 1, 1 - rate / rate_bps if certain else 0.0, 0.0)
+    rate = found.rate_bps
+    text = f"{rate / 1e6:.3f} Mbit/s over {found.seconds:.0f} s of backlog, of which it may borrow"
+    outside = max(found.above(ceil_bps), found.below(rate_bps))
     return Check(name, RATE_ERROR[clock].status(outside), asked, round(rate), text)
 
 
