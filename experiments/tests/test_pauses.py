@@ -138,7 +138,7 @@ def test_programs_that_the_cell_stops_may_be_found_stopped(
         if cell.protocol != protocol:
             continue
         run: Any = object.__new__(kind)
-        run.cell, run.subscribers, run.multicast = cell, ["a", "b"], []
+        run.cell, run.publisher, run.subscribers, run.multicast = cell, "s", ["a", "b"], []
         run.fidelity = SimpleNamespace(asked=SimpleNamespace(free=set(), things={}))
         run.network = SimpleNamespace(multicast_group="239.1.1.1")
         run.clock_offsets_ms, run.monitor = {}, None
@@ -147,6 +147,9 @@ def test_programs_that_the_cell_stops_may_be_found_stopped(
         run._expect()
         # A sender by unicast sends a copy to each of eight.
         assert run.fidelity.asked.size_bytes == (8000 if protocol == "tcp" else 1000)
+        if kind is CellRun:  # the publisher's too: a program beside them would be foreign
+            programs = [run.fidelity.asked.things[f"{host} programs"] for host in ("s", "a", "b")]
+            assert programs == ["1 x bash, 1 x hostlag, 1 x ldmd"] * 3
         free[cell.conditions.first_receiver] = run.fidelity.asked.free - {"programs"}
     assert free.pop("stop-10") == {"a scheduling"}
     assert set(free) == {"as-others", "loss-10", "rate-5", "rtt-300"}
