@@ -14,7 +14,7 @@ from common.counting import counted
 from common.files import tail
 from common.virtual_time import begin_afresh
 from controller.api.path_client import PathClient, PathClientError, endpoints_of
-from experiments.cells import samplers
+from experiments.cells import congestion_control, samplers
 from experiments.cells.background_traffic import Background, BackgroundError
 from experiments.cells.cell_base import (
     POLL_S,
@@ -39,7 +39,6 @@ from experiments.design import (
 )
 from experiments.design.expansion import (
     congestion_window_bytes,
-    congestion_window_packets,
     holds_the_replay,
     queue_bytes,
     receiver_queue_slots,
@@ -71,7 +70,7 @@ class CellRun(CellBase):
         self.window_bytes = congestion_window_bytes(
             self.cell.f_cwnd_factor, self.cell.r_uc_bps, self.max_rtt_ms
         )
-        self.tcp_found = ""
+        self.tcp_found = self._tcp_others = ""
         p_i = self.cell.by_receiver(self.subscribers, "p_i")
         self.loss_of = {h: p_i.get(h, self.cell.loss) for h in self.subscribers}
         self.loss_models: dict[str, str] = {}  # subscriber -> hash, bursts, or random and why
@@ -166,6 +165,9 @@ class CellRun(CellBase):
 
     def look_back(self) -> None:
         """Read settings, delays and round trips again, after the replay."""
+        self._tcp_others = congestion_control.others(
+            self.emulation, [self.publisher, *self.subscribers], self.tcp_found
+        )
         if self._cut is not None:
             self.emulation.mend(self._cut.name)
         # The loss injected for LDM6 also hits pings, and no path returns to a repaired link.
@@ -191,7 +193,10 @@ class CellRun(CellBase):
                 )
             )
         loss_text = {host: self._inject_loss(host) for host in self.multicast}
-        self.tcp_found = self._congestion_control()
+        hosts = [self.publisher, *self.subscribers]
+        self.tcp_found = congestion_control.choose(
+            self.emulation, hosts, self.cell.tcp_congestion_control, self.window_bytes
+        )
         self._set_tcp()
         self.settings += self.fidelity.read(self.read_back_clocks)
         write_json(
@@ -302,26 +307,6 @@ class CellRun(CellBase):
             )
         )
         return [" ".join(command)]
-
-    def _congestion_control(self) -> str:
-        """Set the first requested algorithm that every host's namespace accepts. Return the
-        algorithm in force, with CTCP's window or the reason that it is not CTCP."""
-        hosts = [self.publisher, *self.subscribers]
-        show = ["sysctl", "-n", "net.ipv4.tcp_congestion_control"]
-        note = ""
-        for name in self.cell.tcp_congestion_control:
-            if name == "ctcp":
-                packets = congestion_window_packets(self.window_bytes)
-                if self.emulation.use_ctcp(packets) is not None:
-                    return f"ctcp (cwnd {packets})"
-                note = f" (kernel cannot load ctcp: {self.emulation.ctcp_problem})"
-                continue
-            change = ["sysctl", "-q", "-w", f"net.ipv4.tcp_congestion_control={name}"]
-            for host in hosts:
-                self.emulation.run(host, change, check=False)
-            if all(self.run(host, show).strip() == name for host in hosts):
-                return name + note
-        return " and ".join(sorted({self.run(host, show).strip() for host in hosts})) + note
 
     def _set_tcp(self) -> None:
         """Change TCP's settings at every host, as the cell's conditions ask."""
@@ -551,6 +536,7 @@ class CellRun(CellBase):
             times=self.times,
             drained=self.drained,
             tcp_found=self.tcp_found,
+            tcp_others=self._tcp_others,
             loss_model=loss_model.used_models(self.loss_models),
             rtt_measured_ms=self.rtt_measured_ms,
             rtt_after_ms=self.rtt_after_ms,

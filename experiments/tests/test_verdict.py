@@ -172,6 +172,7 @@ def test_the_worst_check_decides() -> None:
         ({"cpu": cpu(60, steal=30)}, "CPU steal", "fail"),
         ({"tcp_found": "cubic"}, "TCP congestion control", "warn"),
         ({"tcp_found": ""}, "TCP congestion control", "warn"),
+        ({"tcp_others": "umass reno"}, "TCP congestion control", "fail"),
         ({"tcp_found": "bbr (kernel cannot load ctcp: no BTF)"}, "TCP congestion control", "warn"),
         ({"tcp_found": "bbr and ctcp"}, "TCP congestion control", "warn"),
         ({"drained": False}, "drained", "fail"),

@@ -56,6 +56,7 @@ class Observed:
     times: Mapping[str, float]
     drained: bool
     tcp_found: str
+    tcp_others: str  # connections that use another, by host
     loss_model: str
     rtt_measured_ms: Mapping[str, float]
     rtt_after_ms: Mapping[str, float]
@@ -125,6 +126,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         shaper=parse_shaper_log(_text(out / "logs/shaper.log")),
         tcp_asked=cell.tcp_congestion_control,
         tcp_found=seen.tcp_found,
+        tcp_others=seen.tcp_others,
         rtt_asked_ms={h: network.round_trip_ms[h] for h in subscribers},
         rtt_measured_ms=seen.rtt_measured_ms,
         rtt_after_ms=seen.rtt_after_ms,

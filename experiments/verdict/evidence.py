@@ -95,6 +95,7 @@ class Evidence:
     shaper: Sequence[ShaperSample] = ()
     tcp_asked: Sequence[str] = ()
     tcp_found: str = ""
+    tcp_others: str = ""  # connections that use another algorithm, by host
     rtt_asked_ms: Mapping[str, float] = field(default_factory=dict)
     rtt_measured_ms: Mapping[str, float] = field(default_factory=dict)
     rtt_after_ms: Mapping[str, float] = field(default_factory=dict)  # of some or none

@@ -171,6 +171,9 @@ def congestion_control(evidence: Evidence) -> Check:
     name = evidence.tcp_found.partition(" ")[0]
     text = f"{evidence.tcp_found or 'unknown'} at every host"
     ok = name == evidence.tcp_asked[0] if evidence.tcp_asked else False
+    if evidence.tcp_others:
+        text = f"{text}, but connections use: {evidence.tcp_others}"
+        return Check("TCP congestion control", "fail", asked, evidence.tcp_others, text)
     if not ok and name in evidence.tcp_asked:
         text += f", instead of {evidence.tcp_asked[0]}: TCP's throughput under loss may be lower"
     elif not ok:

@@ -54,8 +54,8 @@ void fmtp_requests_pop(struct fmtp_requests *q);
 /* Purges what is listed, the product's RETX_DATA and RETX_BOP; with reject, one RETX_REJ replaces
  * the first of them. Returns how many were found. It takes time for these alone. */
 size_t fmtp_requests_purge(struct fmtp_requests *q, uint32_t index, uint64_t *last, bool reject);
-/* Makes room of what was purged, if it is enough to pay for the time; then returns true, and all
- * lists must be made again. */
+/* Makes room of what was purged, if it is enough to pay for the time; then returns true, and the
+ * caller lists all entries afresh. */
 bool fmtp_requests_compact(struct fmtp_requests *q);
 
 #endif

@@ -27,10 +27,9 @@ _MEMINFO = struct.Struct("=9I")  # <linux/sock_diag.h>: the last one is SK_MEMIN
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def packet_sockets(pid: int) -> Iterator[socket.socket]:
-    """Yield a process's AF_PACKET sockets that are bound to an interface, as copies in this
-    process. Each closes when the next is requested. Raises OSError if the process may not be
-    inspected."""
+def sockets_of(pid: int) -> Iterator[socket.socket]:
+    """Yield a process's sockets, as copies in this process. Each closes when the next is requested.
+    Raises OSError if the process may not be inspected."""
     pidfd = os.pidfd_open(pid)
     try:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -42,10 +41,16 @@ def packet_sockets(pid: int) -> Iterator[socket.socket]:
                     error = ctypes.get_errno()
                     raise OSError(error, f"pidfd_getfd: {os.strerror(error)}")
                 with socket.socket(fileno=copy) as found:
-                    if found.family == socket.AF_PACKET and found.getsockname()[0]:
-                        yield found
+                    yield found
     finally:
         os.close(pidfd)
+
+
+def packet_sockets(pid: int) -> Iterator[socket.socket]:
+    """Yield a process's AF_PACKET sockets that are bound to an interface, as `sockets_of`."""
+    for found in sockets_of(pid):
+        if found.family == socket.AF_PACKET and found.getsockname()[0]:
+            yield found
 
 
 def enlarge(pid: int, size_bytes: int = RECEIVE_BUFFER_BYTES) -> dict[str, int]:
