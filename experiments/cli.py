@@ -161,6 +161,9 @@ def report_command(options: ReportOptions) -> int:
     if len(runs) > 1 or options.identical or options.json is not None:
         from experiments.runs import compare
 
+        if options.include_invalid:
+            text = "--include-invalid: found with a comparison; valid: with the report of one run"
+            raise Failure(text, EXIT_USAGE)
         return compare.main(
             runs or [_newest()],
             output=options.output,
@@ -168,6 +171,9 @@ def report_command(options: ReportOptions) -> int:
             identical=options.identical,
             full=options.full,
         )
+    if options.output is not None:
+        text = "--output: found with one run; valid: with several, --identical or --json"
+        raise Failure(text, EXIT_USAGE)
     found = runs[0] if runs else _newest()
     if not (found / "cells").is_dir():
         raise Failure(f"{PROGRAM}: {no_run(found, RUNS)}", EXIT_USAGE)
