@@ -28,6 +28,7 @@ from common.command_line import (
     group,
     rate_bps,
     run,
+    say,
     size_bytes,
     unknown,
     whole,
@@ -442,7 +443,7 @@ def _run_planned(
         return EXIT_OK
     if local:
         runner.check_machine(planned, runs, options.build, clock.name)
-    print("\n".join(lines), flush=True)
+    say("\n".join(lines))
     result = runner.run_experiment(
         spec,
         planned,
