@@ -74,10 +74,11 @@ def told() -> Iterator[None]:
     from common.shell import NetworkError
     from experiments.design.spec import SpecErrors, UsageError
     from experiments.runs.runner import RunError
+    from parsers.base.jsonfiles import BadFile
 
     try:
         yield
-    except (SpecErrors, UsageError) as error:
+    except (BadFile, SpecErrors, UsageError) as error:
         raise Failure(str(error), EXIT_USAGE) from error
     except (RunError, NetworkError) as error:
         raise Failure(f"{PROGRAM}: {error}", EXIT_FAILED) from error
