@@ -219,6 +219,15 @@ def _forget_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+NOT_READABLE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+def code_of(error: OSError) -> int:
+    """Return the exit code of a command that reads what the user names: a name of nothing readable
+    is wrong usage."""
+    return EXIT_USAGE if isinstance(error, NOT_READABLE) else EXIT_FAILED
+
+
 # -- bad usage --------------------------------------------------------------------------------
 def nearest(found: str, valid: Iterable[str]) -> str:
     """Return " (nearest: NAME)", or "" if no name is near."""
@@ -314,12 +323,37 @@ def whole(text: str | int) -> int:
     return int(text)
 
 
+def snap_bytes(text: str | int) -> int:
+    """Return how many bytes of a frame to keep, as `size_bytes` does; 0: all."""
+    if text == "0":
+        return 0
+    try:
+        return size_bytes(text)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(f"{error.message}, or 0: all") from None
+
+
+class Written(float):
+    """A number that messages quote as it was written."""
+
+    def __new__(cls, text: str) -> Written:
+        """Raises ValueError."""
+        found = super().__new__(cls, text)
+        found.text = text
+        return found
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
 def number(text: str | float) -> float:
     """Return a number. It may be infinite or NaN: what is valid depends on the option."""
     try:
         if isinstance(text, str) and (not text.isascii() or "_" in text):
             raise ValueError
-        return float(text)
+        return Written(text) if isinstance(text, str) else text
     except ValueError:
         raise typer.BadParameter(f"found '{_cut(text)}'; valid: a number, e.g. 2.5") from None
 

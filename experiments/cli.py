@@ -9,6 +9,7 @@ but a verdict is invalid: do not trust the figures; 130 interrupted.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -363,6 +364,7 @@ def run_experiment(
     """
     from experiments.runs.clocks import clock_of
 
+    _check_runs(options.runs)
     spec, level = _spec(name, options)
     planned = _plan(name, spec, level, options)
     if elsewhere is not None:
@@ -379,6 +381,15 @@ def run_experiment(
         machines=machines,
     )
     return _run_planned(name, spec, planned, clock, options, local=True)
+
+
+def _check_runs(runs: Path) -> None:
+    """Refuse a directory for results that is none, and cannot be made. Raises UsageError."""
+    from experiments.design.spec import UsageError
+
+    there = next(p for p in (runs.absolute(), *runs.absolute().parents) if os.path.lexists(p))
+    if not there.is_dir():
+        raise UsageError(f"--runs: found {there}, which is no directory; valid: a directory")
 
 
 def _plan(name: str, spec: AnySpec, level: str | None, options: RunChoices) -> tuple[Planned, ...]:

@@ -234,6 +234,27 @@ def test_a_full_disk_takes_no_output(words: str) -> None:
     assert (done.returncode, done.stderr) == (1, line)
 
 
+@pytest.mark.parametrize(
+    "words", ["parse NONE", "ldm-log NONE", "monitor import NONE", "parse .", "monitor trace NONE"]
+)
+def test_a_file_that_is_not_there_is_bad_input(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = said(capsys, *words.split())
+    assert (code, out) == (2, "") and err.startswith(f"{words.split()[-1]}: ")
+    assert err.count("\n") == 1
+
+
+def test_a_parameter_is_set_once(capsys: pytest.CaptureFixture[str]) -> None:
+    export = ("topology", "export", "geni5", "--set", "receivers=2")
+    _, _, err = said(capsys, *export, "--receivers", "3")
+    assert err == "--receivers: found '3' with --set receivers=2; valid: one of them\n"
+    code, _, err = said(capsys, *export, "--set", "receivers=3")
+    assert code == 2
+    assert err == "--set: found 'receivers=3' after 'receivers=2'; valid: one of them\n"
+
+
 SMALL = """
 import sys
 from contextlib import nullcontext
