@@ -384,7 +384,7 @@ def run_experiment(
 
 
 def _check_runs(runs: Path) -> None:
-    """Refuse a directory for results that is none, and cannot be made. Raises UsageError."""
+    """Refuse a place for results where no directory is or can be made. Raises UsageError."""
     from experiments.design.spec import UsageError
 
     there = next(p for p in (runs.absolute(), *runs.absolute().parents) if os.path.lexists(p))

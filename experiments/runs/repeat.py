@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -138,7 +138,8 @@ def read(run: Path) -> Original:
         _Described.model_validate(raw)
     except ValidationError as error:
         raise UsageError(f"{describe(error, str(path))}; valid: {valid}") from None
-    spec, model = raw["spec"], ExperimentSpec
+    spec: Any = raw["spec"]
+    model = ExperimentSpec
     try:
         found: AnySpec = (JoinLeaveSpec if "kind" in spec else model).model_validate(spec)
     except (ValidationError, TypeError) as error:
