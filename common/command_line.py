@@ -7,6 +7,7 @@ A command is a function that takes one dataclass of options, or nothing, and ret
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -14,6 +15,7 @@ import inspect
 import math
 import os
 import re
+import select
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -26,7 +28,7 @@ from typer.core import TyperGroup
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
 from common.quantities import parse_rate_bps, parse_size_bytes, parse_time_s
-from common.terminal import never_fail
+from common.terminal import never_fail, open_closed
 
 PROGRAM: Final = "downpour"
 # Headings of the list of commands, in this order.
@@ -147,14 +149,14 @@ def given_arguments() -> tuple[str, ...]:
 
 def run(app: typer.Typer, arguments: Sequence[str], program: str = PROGRAM) -> int:
     """Run a command line. Return its exit code; print errors to stderr."""
+    open_closed()
     never_fail(sys.stdout)
     never_fail(sys.stderr)
     token = _GIVEN.set(tuple(arguments))
     try:
-        made = typer.main.get_command(app)
-        code = made.main(list(arguments), prog_name=program, standalone_mode=False)
-        sys.stdout.flush()  # here, where a full disk is still the command's error
-        return code if isinstance(code, int) else EXIT_OK
+        code = _main(app, arguments, program)
+        _flush()
+        return code
     except Failure as failure:
         print(failure, file=sys.stderr)
         return failure.code
@@ -163,10 +165,10 @@ def run(app: typer.Typer, arguments: Sequence[str], program: str = PROGRAM) -> i
         return EXIT_USAGE
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of the output has seen enough
-        _forget_output()
-        return EXIT_OK
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and _is_unread():  # the reader has seen enough
+            _forget_output()
+            return EXIT_OK
         print(os_error_text(error), file=sys.stderr)
         _forget_output()
         return EXIT_FAILED
@@ -174,9 +176,56 @@ def run(app: typer.Typer, arguments: Sequence[str], program: str = PROGRAM) -> i
         _GIVEN.reset(token)
 
 
+def _main(app: typer.Typer, arguments: Sequence[str], program: str) -> int:
+    """Let Typer run a command line, but report a broken pipe as any other program does: Typer would
+    end with 1, as a command whose cell failed."""
+    output, errors = sys.stdout, sys.stderr
+    try:
+        made = typer.main.get_command(app)
+        code = made.main(list(arguments), prog_name=program, standalone_mode=False)
+    except SystemExit as ended:
+        sys.stdout, sys.stderr = output, errors
+        if isinstance(ended.__context__, BrokenPipeError):
+            raise ended.__context__ from None
+        raise
+    return code if isinstance(code, int) else EXIT_OK
+
+
+def say(text: str) -> None:
+    """Print now, if anybody reads: a command that judges goes on, and its exit code holds."""
+    with contextlib.suppress(BrokenPipeError):  # which may come now or when it is flushed
+        print(text)
+    _flush()
+
+
+def _flush() -> None:
+    """Write what was printed: here, a full disk is still the command's error. What nobody reads is
+    discarded."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_output()
+
+
+def _is_unread() -> bool:
+    """Return whether standard output is a pipe that its reader has closed."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
 def _forget_output() -> None:
     """Discard buffered output: at its end, Python would try to write it again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+NOT_READABLE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+def code_of(error: OSError) -> int:
+    """Return the exit code of a command that reads what the user names: a name of nothing readable
+    is wrong usage."""
+    return EXIT_USAGE if isinstance(error, NOT_READABLE) else EXIT_FAILED
 
 
 # -- bad usage --------------------------------------------------------------------------------
@@ -274,12 +323,37 @@ def whole(text: str | int) -> int:
     return int(text)
 
 
+def snap_bytes(text: str | int) -> int:
+    """Return how many bytes of a frame to keep, as `size_bytes` does; 0: all."""
+    if text == "0":
+        return 0
+    try:
+        return size_bytes(text)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(f"{error.message}, or 0: all") from None
+
+
+class Written(float):
+    """A number that messages quote as it was written."""
+
+    def __new__(cls, text: str) -> Written:
+        """Raises ValueError."""
+        found = super().__new__(cls, text)
+        found.text = text
+        return found
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
 def number(text: str | float) -> float:
     """Return a number. It may be infinite or NaN: what is valid depends on the option."""
     try:
         if isinstance(text, str) and (not text.isascii() or "_" in text):
             raise ValueError
-        return float(text)
+        return Written(text) if isinstance(text, str) else text
     except ValueError:
         raise typer.BadParameter(f"found '{_cut(text)}'; valid: a number, e.g. 2.5") from None
 

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,9 +67,11 @@ def write_bytes(path: Path, content: bytes) -> None:
     try:
         temporary.write_bytes(content)
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(temporary):
+            error.filename = str(path)  # what the user knows
         raise
 
 
@@ -85,6 +88,15 @@ def os_error_text(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         text += "; valid: room on the disk, for results and for TMPDIR"
     return text
+
+
+def endless(path: Path) -> str:
+    """Return what a path is if reading it might never end; "" for a regular file or a directory.
+    Raises OSError."""
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return ""
+    return "no regular file (a FIFO, a device or a socket)"
 
 
 def tail(path: Path, lines: int = 5) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import shutil
+import sys
 import unicodedata
 from typing import IO, Final
 
@@ -54,6 +56,20 @@ def to_ascii(text: str) -> str:
     plain = unicodedata.normalize("NFKD", text.translate(_ASCII))
     kept = "".join(c for c in plain if not unicodedata.combining(c))
     return kept.encode("ascii", "replace").decode("ascii")
+
+
+def open_closed() -> None:
+    """Open /dev/null in the place of standard streams that were closed (`>&-`). Python has None for
+    them, and the next file to be opened would get a program's output."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def never_fail(stream: IO[str]) -> None:

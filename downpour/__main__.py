@@ -9,8 +9,10 @@ def main() -> int:
     try:
         if sys.argv[1:] == ["doctor"]:
             sys.dont_write_bytecode = True
+            from common.terminal import open_closed
             from downpour import doctor
 
+            open_closed()
             return doctor.main()
         from downpour import cli
 

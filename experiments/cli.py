@@ -9,6 +9,7 @@ but a verdict is invalid: do not trust the figures; 130 interrupted.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ from common.command_line import (
     group,
     rate_bps,
     run,
+    say,
     size_bytes,
     unknown,
     whole,
@@ -73,10 +75,11 @@ def told() -> Iterator[None]:
     from common.shell import NetworkError
     from experiments.design.spec import SpecErrors, UsageError
     from experiments.runs.runner import RunError
+    from parsers.base.jsonfiles import BadFile
 
     try:
         yield
-    except (SpecErrors, UsageError) as error:
+    except (BadFile, SpecErrors, UsageError) as error:
         raise Failure(str(error), EXIT_USAGE) from error
     except (RunError, NetworkError) as error:
         raise Failure(f"{PROGRAM}: {error}", EXIT_FAILED) from error
@@ -161,6 +164,9 @@ def report_command(options: ReportOptions) -> int:
     if len(runs) > 1 or options.identical or options.json is not None:
         from experiments.runs import compare
 
+        if options.include_invalid:
+            text = "--include-invalid: found with a comparison; valid: with the report of one run"
+            raise Failure(text, EXIT_USAGE)
         return compare.main(
             runs or [_newest()],
             output=options.output,
@@ -168,6 +174,9 @@ def report_command(options: ReportOptions) -> int:
             identical=options.identical,
             full=options.full,
         )
+    if options.output is not None:
+        text = "--output: found with one run; valid: with several, --identical or --json"
+        raise Failure(text, EXIT_USAGE)
     found = runs[0] if runs else _newest()
     if not (found / "cells").is_dir():
         raise Failure(f"{PROGRAM}: {no_run(found, RUNS)}", EXIT_USAGE)
@@ -355,6 +364,7 @@ def run_experiment(
     """
     from experiments.runs.clocks import clock_of
 
+    _check_runs(options.runs)
     spec, level = _spec(name, options)
     planned = _plan(name, spec, level, options)
     if elsewhere is not None:
@@ -371,6 +381,15 @@ def run_experiment(
         machines=machines,
     )
     return _run_planned(name, spec, planned, clock, options, local=True)
+
+
+def _check_runs(runs: Path) -> None:
+    """Refuse a place for results where no directory is or can be made. Raises UsageError."""
+    from experiments.design.spec import UsageError
+
+    there = next(p for p in (runs.absolute(), *runs.absolute().parents) if os.path.lexists(p))
+    if not there.is_dir():
+        raise UsageError(f"--runs: found {there}, which is no directory; valid: a directory")
 
 
 def _plan(name: str, spec: AnySpec, level: str | None, options: RunChoices) -> tuple[Planned, ...]:
@@ -436,7 +455,7 @@ def _run_planned(
         return EXIT_OK
     if local:
         runner.check_machine(planned, runs, options.build, clock.name)
-    print("\n".join(lines), flush=True)
+    say("\n".join(lines))
     result = runner.run_experiment(
         spec,
         planned,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from common.command_line import Failure, command, group, time_s, whole
+from common.command_line import Failure, code_of, command, group, time_s, whole
 from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
@@ -56,7 +56,7 @@ def told() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise Failure(os_error_text(error), EXIT_FAILED) from error
+        raise Failure(os_error_text(error), code_of(error)) from error
 
 
 @dataclass(kw_only=True)

@@ -14,6 +14,7 @@ import typer
 from common.command_line import (
     EXPERIMENTS,
     Failure,
+    code_of,
     command,
     count,
     group,
@@ -21,7 +22,7 @@ from common.command_line import (
     size_bytes,
     unknown,
 )
-from common.exit_codes import EXIT_FAILED, EXIT_USAGE
+from common.exit_codes import EXIT_USAGE
 from common.files import os_error_text
 
 app = group("Read logs and outputs of tools.")
@@ -39,7 +40,7 @@ def told() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise Failure(os_error_text(error), EXIT_FAILED) from error
+        raise Failure(os_error_text(error), code_of(error)) from error
 
 
 def main(arguments: Sequence[str]) -> int:

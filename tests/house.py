@@ -163,6 +163,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "experiments": (
         "common",
+        "parsers.base.jsonfiles",  # its error
         "parsers.report.brief",
         "experiments.design",
         "experiments.cells",

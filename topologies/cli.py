@@ -27,6 +27,7 @@ from common.command_line import (
     group,
     number,
     run,
+    snap_bytes,
     unknown,
     whole,
 )
@@ -111,8 +112,13 @@ def parameters(receivers: int | None, assignments: Sequence[str]) -> dict[str, i
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise Failure(f"--set: found '{text}'; valid: NAME=VALUE")
+        if name in found:
+            raise Failure(f"--set: found '{text}' after '{name}={found[name]}'; valid: one of them")
         found[name] = value
     if receivers is not None:
+        if "receivers" in found:
+            other = f"--set receivers={found['receivers']}"
+            raise Failure(f"--receivers: found '{receivers}' with {other}; valid: one of them")
         found["receivers"] = receivers
     return found
 
@@ -449,7 +455,8 @@ class CaptureOptions:
         typer.Option(parser=whole, metavar="N", help="Maximum size; the latest frames are kept."),
     ] = DEFAULT_LIMIT_BYTES
     snap_bytes: Annotated[
-        int, typer.Option(parser=whole, metavar="N", help="Bytes of each frame to keep (0: all).")
+        int,
+        typer.Option(parser=snap_bytes, metavar="N", help="Bytes of each frame to keep (0: all)."),
     ] = 0
 
 

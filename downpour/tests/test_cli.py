@@ -232,3 +232,93 @@ def test_a_full_disk_takes_no_output(words: str) -> None:
         )  # fmt: skip
     line = "No space left on device; valid: room on the disk, for results and for TMPDIR\n"
     assert (done.returncode, done.stderr) == (1, line)
+
+
+@pytest.mark.parametrize(
+    "words", ["parse NONE", "ldm-log NONE", "monitor import NONE", "parse .", "monitor trace NONE"]
+)
+def test_a_file_that_is_not_there_is_bad_input(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = said(capsys, *words.split())
+    assert (code, out) == (2, "") and err.startswith(f"{words.split()[-1]}: ")
+    assert err.count("\n") == 1
+
+
+def test_a_parameter_is_set_once(capsys: pytest.CaptureFixture[str]) -> None:
+    export = ("topology", "export", "geni5", "--set", "receivers=2")
+    _, _, err = said(capsys, *export, "--receivers", "3")
+    assert err == "--receivers: found '3' with --set receivers=2; valid: one of them\n"
+    code, _, err = said(capsys, *export, "--set", "receivers=3")
+    assert code == 2
+    assert err == "--set: found 'receivers=3' after 'receivers=2'; valid: one of them\n"
+
+
+SMALL = """
+import sys
+from contextlib import nullcontext
+from common.command_line import command, group, run, say
+app = group("Print.")
+def print_lines():
+    "Print."
+    for _ in range(100):
+        print("x" * 1000)
+    return 0
+def print_and_fail():
+    "Print little."
+    say("x")
+    say("x")
+    return 1
+def talk_to_nobody():
+    "Lose another pipe than standard output."
+    raise BrokenPipeError(32, "Broken pipe")
+for function in (print_lines, print_and_fail, talk_to_nobody):
+    command(app, function.__name__, told=nullcontext)(function)
+sys.exit(run(app, sys.argv[1:]))
+"""
+
+
+def _closed(name: str, *, reader: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run a small command whose standard output is closed, or a pipe that nobody reads."""
+    argv = [sys.executable, "-P", "-c", SMALL, name]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    if not reader:
+        argv = ["sh", "-c", 'exec "$@" >&-', "sh", *argv]
+        return subprocess.run(argv, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        return subprocess.run(
+            argv, stdout=write, stderr=subprocess.PIPE, text=True, env=environment, check=False
+        )
+    finally:
+        os.close(write)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("print_lines", 0),  # its reader has seen enough
+        ("print_and_fail", 1),  # which says nothing of the command
+        ("--help", 0),
+    ],
+)
+def test_a_reader_that_has_seen_enough(name: str, code: int) -> None:
+    done = _closed(name)
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("print_lines", 0), ("print_and_fail", 1), ("--help", 0)]
+)
+def test_closed_standard_output(name: str, code: int) -> None:
+    done = _closed(name, reader=False)
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_another_pipe_that_broke_is_an_error() -> None:
+    argv = [sys.executable, "-P", "-c", SMALL, "talk_to_nobody"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "Broken pipe\n")

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from experiments.design.levels import LISTS
 from experiments.design.overrides import Overrides
 from experiments.design.parameters import (
@@ -10,8 +13,11 @@ from experiments.design.parameters import (
     MAX_RECEIVERS,
     MAX_REPEATS,
     MIN_DURATION_S,
+    Factors,
 )
 from experiments.design.spec import ExperimentSpec, S, Spec, UsageError, option_error
+
+WITH_QUEUES: Final = frozenset({"ldm6", "ldm7"})  # protocols whose sender has a product queue
 
 
 def override(spec: S, given: Overrides) -> S:
@@ -44,6 +50,9 @@ def override(spec: S, given: Overrides) -> S:
     if (size := given.get("queue_bytes")) is not None:
         if size < 1_000_000:
             errors.append(option_error("--queue-bytes", size, "at least 1000000 bytes"))
+        if not _any(spec, lambda block: bool(WITH_QUEUES & set(block.protocol))):
+            valid = "without it: no cell has a product queue"
+            errors.append(option_error("--queue-bytes", size, valid))
         parameters = parameters.model_copy(update={"q_snd": size})
         errors += _varied(spec, "q_snd", "--queue-bytes", size)
     if given.get("monitor"):
@@ -51,11 +60,19 @@ def override(spec: S, given: Overrides) -> S:
         errors += _varied(spec, "monitor", "--monitor", "factor monitor")
     changes["parameters"] = parameters
     if given.get("trace") is not None:
+        if not _any(spec, lambda block: not (block.file_bytes or spec.parameters.file_bytes)):
+            valid = "without it: every cell sends a file of file_bytes"
+            errors.append(option_error("--trace", given["trace"], valid))
         changes["trace"] = str(given["trace"])
         errors += _varied(spec, "trace", "--trace", given["trace"])
     if errors:
         raise UsageError("\n".join(errors))
     return spec.model_copy(update=changes)
+
+
+def _any(spec: Spec, uses: Callable[[Factors], bool]) -> bool:
+    """Return whether any cells use what an option sets."""
+    return not isinstance(spec, ExperimentSpec) or any(uses(block) for block in spec.factors)
 
 
 def _varied(spec: Spec, name: str, option: str, found: object) -> list[str]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final, NotRequired, Protocol, TypedDict, TypeVar
 
+from common.files import endless
 from common.nearest import did_you_mean
 from experiments.design import paced_hour, trace_model
 from experiments.design.parameters import MIN_DURATION_S
@@ -240,10 +240,8 @@ def _text_of(path: Path) -> str:
     """Read a regular file of limited size; other kinds might never end. Raises SpecErrors."""
     found = ""
     try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            found = "no regular file (a FIFO, a device or a socket)"
-        else:
+        found = endless(path)
+        if not found:
             with path.open("rb") as stream:
                 data = stream.read(MAX_TRACE_BYTES + 1)
             if len(data) <= MAX_TRACE_BYTES:

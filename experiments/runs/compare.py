@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import string
 import sys
 from collections import Counter
@@ -25,6 +24,7 @@ from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
 from common.terminal import columns, is_ascii_only
 from experiments.cells.run_directory import no_run, write_json
+from experiments.runs.comparison_files import PAGE, TITLE, NoPlace, place_for, written
 from parsers.base.jsonfiles import BadFile
 from parsers.measure import join_leave, sweep
 from parsers.measure.agreement import agreement
@@ -275,7 +275,7 @@ def build(found: Compared) -> Report:
         lines = [*lines[:LISTED], f"and {len(lines) - LISTED} more"]
     names = ", ".join(f"{run.letter} = {run.name}" for run in found.runs)
     return Report(
-        "Downpour: comparison",
+        TITLE,
         names,
         Banner(verdict, headline, tuple(lines), "Comparison"),
         tuple(s for s in sections if s is not None),
@@ -303,29 +303,20 @@ def main(
     figures to `output`, unless anything goes wrong. Return the exit code."""
     try:
         runs = find_runs(paths)
-        found = compare_runs(runs)
-        alone = all(c.is_one for c in found.comparisons)
-        if alone and (len(runs) == 1 or found.comparisons):
-            cells = ", ".join(f"{c.name}: {c.cell.cell}" for c in found.columns)
-            raise NotComparable(
-                f"found no two cells under the same conditions ({cells}); valid: two runs of one "
-                "experiment, or one with repeats"
-            )
+        target = place_for(output if output is not None else default_output(runs), json_file)
+        found = _comparable(runs)
         report = build(found)
-        text = render_text(report)
-        if json_file is not None:
-            write_json(
-                json_file, to_json({run.letter: run.name for run in runs}, found.comparisons)
-            )
-        target = output if output is not None else default_output(runs)
-        _write(target, report, text)
-    except (BadFile, NotComparable) as error:
+        with written(target, _files(report)):  # all, or nothing
+            if json_file is not None:
+                names = {run.letter: run.name for run in runs}
+                write_json(json_file, to_json(names, found.comparisons))
+    except (BadFile, NoPlace, NotComparable) as error:
         print(f"report: {error}", file=sys.stderr)
         return EXIT_USAGE
     except OSError as error:
         print(f"report: {os_error_text(error)}", file=sys.stderr)
         return EXIT_USAGE
-    page = str(target / "index.html")
+    page = str((output if output is not None else target) / PAGE)
     if full:
         ascii_only = is_ascii_only(sys.stdout)
         print(f"{render_text(report, columns(), ascii_only=ascii_only)}\nReport: {page}")
@@ -337,23 +328,28 @@ def main(
     return EXIT_OK
 
 
-def _write(target: Path, report: Report, text: str) -> None:
-    """Write everything or nothing; replace what an earlier comparison of the same runs left."""
-    fresh = target.with_name(f".{target.name}.tmp")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    try:
-        (fresh / "report.txt").write_text(text, encoding="utf-8")
-        (fresh / "report.md").write_text(render_markdown(report), encoding="utf-8")
-        for plot in report.plots:
-            for name, contents in plot.files.items():
-                (fresh / name).write_bytes(contents)
-        (fresh / "index.html").write_text(render_html(report), encoding="utf-8")
-        if (target / "index.html").is_file():
-            shutil.rmtree(target)
-        fresh.rename(target)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+def _comparable(runs: Sequence[Run]) -> Compared:
+    """Compare the runs. Raises NotComparable if no two cells have the same conditions."""
+    found = compare_runs(runs)
+    alone = all(c.is_one for c in found.comparisons)
+    if alone and (len(runs) == 1 or found.comparisons):
+        cells = ", ".join(f"{c.name}: {c.cell.cell}" for c in found.columns)
+        raise NotComparable(
+            f"found no two cells under the same conditions ({cells}); valid: two runs of one "
+            "experiment, or one with repeats"
+        )
+    return found
+
+
+def _files(report: Report) -> dict[str, bytes]:
+    """Return the content of the comparison's files, by name."""
+    texts = {
+        "report.txt": render_text(report),
+        "report.md": render_markdown(report),
+        PAGE: render_html(report),
+    }
+    figures = {name: content for plot in report.plots for name, content in plot.files.items()}
+    return figures | {name: text.encode("utf-8") for name, text in texts.items()}
 
 
 def _all_identical(comparisons: Sequence[Comparison]) -> bool:

@@ -9,7 +9,16 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from common.command_line import completing, count, number, seconds, size_bytes, time_s, whole
+from common.command_line import (
+    completing,
+    count,
+    number,
+    seconds,
+    size_bytes,
+    snap_bytes,
+    time_s,
+    whole,
+)
 from common.places import BUILD, EXPERIMENTS, RUNS
 from topologies.watch.capture import DEFAULT_LIMIT_BYTES
 from virtual.cores import available_cores
@@ -199,7 +208,7 @@ class RunChoices(Overrides):
     snap_bytes: Annotated[
         int,
         typer.Option(
-            parser=size_bytes,
+            parser=snap_bytes,
             metavar="N",
             help="Bytes of each captured frame to keep (0: all).",
             show_default="all",

@@ -16,9 +16,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from common.command_line import PROGRAM, given_arguments
 from common.contracts import FAITHFUL, INVALID
@@ -26,6 +26,7 @@ from common.exit_codes import EXIT_FAILED, EXIT_OK
 from common.places import RUNS
 from experiments.cells.run_directory import no_run
 from experiments.design.parameters import trace_label
+from experiments.design.selection import Order
 from experiments.design.spec import (
     GENERATED,
     AnySpec,
@@ -43,7 +44,7 @@ from experiments.runs.progress import make_reporter
 from experiments.runs.records import GitState, Manifest, PythonRecord
 from experiments.runs.runner import TOPOLOGY_COPY
 from parsers.base.factors import Scalar
-from parsers.base.jsonfiles import BadFile
+from parsers.base.jsonfiles import BadFile, describe, load_object
 from parsers.base.metric_units import METRICS
 from parsers.measure.agreement import (
     DECISIVE,
@@ -78,22 +79,67 @@ class Original:
     cells: Mapping[str, Mapping[str, object]]  # name -> its CellSpec
 
 
+class _Block(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, defer_build=True)
+
+
+class _NamedCell(_Block):
+    cell: str
+
+
+class _Trace(_Block):
+    file: str
+    sha256: str | None = None
+
+
+class _Python(_Block):
+    version: str
+    packages: dict[str, str | None]
+
+
+class _Environment(_Block):
+    distribution: str
+    c_library: str
+    programs: dict[str, str]
+
+
+class _Described(_Block):
+    """What this command needs of a manifest. Older runs lack what has a default."""
+
+    cells: list[_NamedCell]
+    order: Order
+    traces: dict[str, _Trace]
+    programs: dict[str, str | None] | None
+    level: str | None = None
+    clock: str = "native"
+    parts: int = 1
+    kernel: str | None = None
+    git: dict[str, str | bool | None] | None = None
+    python: _Python | None = None
+    machine: dict[str, object] = {}
+    environment: _Environment | None = None
+    virtual_kernel: dict[str, str | None] | None = None
+
+
 def read(run: Path) -> Original:
-    """Read the manifest. Raises UsageError, which says what it lacks."""
+    """Read the manifest. Raises UsageError, which says what it lacks, or OSError."""
     path = run / "manifest.json"
+    valid = "the manifest of a run that can be repeated"
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(raw, dict):
-            raise ValueError("not an object")
+        raw = load_object(path.read_text(encoding="utf-8"), str(path), valid)
     except FileNotFoundError:
         raise UsageError(no_run(run)) from None
-    except ValueError as error:
-        raise UsageError(f"{path}: not a manifest: {error}") from None
+    except (BadFile, RecursionError, UnicodeDecodeError) as error:
+        text = str(error) if isinstance(error, BadFile) else f"{path}: {error}"
+        raise UsageError(f"{text}; valid: {valid}") from None
     if missing := [k for k in ("spec", "cells", "traces", "order", "programs") if k not in raw]:
-        raise UsageError(
-            f"{path}: found no '{missing[0]}'; valid: the manifest of a run that can be repeated"
-        )
-    spec, model = raw["spec"], ExperimentSpec
+        raise UsageError(f"{path}: found no '{missing[0]}'; valid: {valid}")
+    try:
+        _Described.model_validate(raw)
+    except ValidationError as error:
+        raise UsageError(f"{describe(error, str(path))}; valid: {valid}") from None
+    spec: Any = raw["spec"]
+    model = ExperimentSpec
     try:
         found: AnySpec = (JoinLeaveSpec if "kind" in spec else model).model_validate(spec)
     except (ValidationError, TypeError) as error:
@@ -101,9 +147,10 @@ def read(run: Path) -> Original:
         raise UsageError(
             f"{path}: spec: {' '.join(first[1:3])}; valid: an experiment as this version knows it"
         ) from None
-    cells = {str(cell["cell"]): cell for cell in raw["cells"]}
     described = cast(Manifest, raw)
-    return Original(run, described, found, raw.get("level"), str(raw.get("clock", "native")), cells)
+    cells = {str(cell["cell"]): cell for cell in described["cells"]}
+    clock = described.get("clock", "native")
+    return Original(run, described, found, described.get("level"), clock, cells)
 
 
 def _topology_copy(original: Original) -> Path | None:
@@ -121,6 +168,8 @@ def _with_trace_copies(original: Original) -> AnySpec:
     def there(trace: str) -> str:
         if trace in GENERATED or Path(trace).is_file():
             return trace
+        if not copies:
+            raise UsageError(f"trace: found no {trace}, nor a copy of it in {original.path}")
         own = f"trace-{trace_label(trace)}.txt"  # of a level of the factor `trace`
         return str(original.path / (own if own in copies else min(copies)))
 
@@ -152,7 +201,7 @@ def plan(original: Original) -> list[Planned]:
 
 
 def refusals(original: Original, planned: Sequence[Planned]) -> list[str]:
-    """Return what has changed since the run and would change the outcome."""
+    """Return what has changed since the run and would change the outcome. Raises BadFile."""
     found: list[str] = []
     traces: set[str] = set()
     for item in planned:
@@ -170,9 +219,9 @@ def refusals(original: Original, planned: Sequence[Planned]) -> list[str]:
                 f"is {item.trace.sha256}"
             )
         network = original.path / "cells" / name / "network.json"
-        if network.is_file() and json.loads(network.read_text()) != json.loads(
-            item.network.to_json()
-        ):
+        if network.is_file() and load_object(
+            network.read_text(encoding="utf-8", errors="replace"), str(network), "a network"
+        ) != json.loads(item.network.to_json()):
             found.append(f"{name}: the topology '{item.cell.topology}' now makes another network")
     return found
 
@@ -281,13 +330,10 @@ def report(original: str, again: str, outcome: Outcome, notes: Sequence[str]) ->
 
 
 def main(options: RepeatOptions) -> int:
-    """Run the command. Raises UsageError, SpecErrors, RunError, OSError, which `cli.main`
+    """Run the command. Raises BadFile, UsageError, SpecErrors, RunError, OSError, which `cli.told`
     reports."""
     original = read(options.run)
-    try:
-        then = evaluate(original.path)
-    except BadFile as error:
-        raise UsageError(str(error)) from None
+    then = evaluate(original.path)
     if options.against is not None:
         again = options.against
         known: Manifest = read(again).raw

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -44,7 +44,8 @@ class Checked:
     @property
     def line(self) -> str:
         """Return the finding as one line."""
-        state = "ok" if not self.problems else f"{len(self.problems)} PROBLEMS"
+        found = counted(len(self.problems), "PROBLEM", "PROBLEMS")
+        state = "ok" if not self.problems else found
         return (
             f"{self.name}: {counted(self.files, 'file')}, {counted(self.values, 'value')}: {state}"
         )
@@ -92,19 +93,28 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def _metrics(run: Path) -> dict[str, Any]:
+    """Return metrics.json. Raises BadFile or OSError."""
+    file = run / "metrics.json"
+    try:
+        written = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(written, dict) or not isinstance(written.get("cells"), dict):
+            raise ValueError("no cells in it")
+        size = written.setdefault("file_set_bytes", GROUP_BYTES)
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"file_set_bytes is {_shown(size)}; valid: a whole number from 1 on")
+    except FileNotFoundError:
+        raise BadFile(f"{file}: found nothing; valid: a complete run directory") from None
+    except (ValueError, RecursionError) as error:
+        raise BadFile(f"{file}: not the metrics of a run: {error}") from None
+    return written
+
+
 def verify(run: Path, progress: Callable[[str], None] | None = None) -> tuple[Checked, ...]:
     """Check a run directory: its cells by name, then the whole. Calls `progress(text)` for each
     step. Raises BadFile or OSError if there is nothing to compare."""
     tell = progress if progress is not None else lambda _: None
-    metrics_file = run / "metrics.json"
-    try:
-        written = json.loads(metrics_file.read_text(encoding="utf-8"))
-        if not isinstance(written, dict) or not isinstance(written.get("cells"), dict):
-            raise ValueError("no cells in it")
-    except FileNotFoundError:
-        raise BadFile(f"{metrics_file}: found nothing; valid: a complete run directory") from None
-    except ValueError as error:
-        raise BadFile(f"{metrics_file}: not the metrics of a run: {error}") from None
+    written = _metrics(run)
     names = sorted(p.name for p in (run / "cells").iterdir() if p.is_dir())
     aside = sorted(p for p in (run / "set-aside").glob("*") if p.is_dir())
     wrong_files: dict[str, list[str]] = {}
@@ -116,21 +126,51 @@ def verify(run: Path, progress: Callable[[str], None] | None = None) -> tuple[Ch
     for cell in aside:
         found = check_files(cell, digests.cell_files(cell))
         whole += [f"set-aside/{cell.name}: {problem}" for problem in found]
-    count = iter(range(1, len(names) + 1))
-    computed = evaluate(
+    document: dict[str, Any] | None = None
+    try:
+        document = _computed(run, written, len(names), tell)
+    except (BadFile, OSError) as error:  # a file that was damaged; the digests say more
+        text = os_error_text(error) if isinstance(error, OSError) else str(error)
+        whole += [f"the logs give no metrics: {line}" for line in text.splitlines()]
+    return _checked(run, wrong_files, whole, written, document)
+
+
+def _computed(
+    run: Path, written: Mapping[str, Any], cells: int, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """Compute metrics.json again. Raises BadFile or OSError."""
+    count = iter(range(1, cells + 1))
+    found = evaluate(
         run,
-        int(written.get("file_set_bytes", GROUP_BYTES)),
+        written["file_set_bytes"],
         include_invalid=bool(written.get("include_invalid", False)),
-        on_cell=lambda name: tell(f"[{next(count)}/{len(names)}] metrics of {name}"),
+        on_cell=lambda name: tell(f"[{next(count)}/{cells}] metrics of {name}"),
     ).document
-    document = json.loads(json.dumps(computed))
+    document: dict[str, Any] = json.loads(json.dumps(found))
+    return document
+
+
+def _checked(
+    run: Path,
+    wrong_files: Mapping[str, Sequence[str]],
+    whole: Sequence[str],
+    written: dict[str, Any],
+    document: dict[str, Any] | None,
+) -> tuple[Checked, ...]:
+    """Return the findings: wrong files by cell, and what metrics.json and the logs (None: they give
+    nothing) disagree about."""
+    then = written.pop("cells")
+    now = {} if document is None else document.pop("cells")
+
+    def compared(before: object, after: object) -> tuple[int, list[str]]:
+        return (0, []) if document is None else compare_values(before, after)
+
     checked = []
-    of_cells_then, of_cells_now = written.pop("cells"), document.pop("cells")
-    for name in dict.fromkeys([*names, *of_cells_then]):
-        values, differences = compare_values(of_cells_then.get(name), of_cells_now.get(name))
-        files = len(digests.cell_files(run / "cells" / name)) if name in names else 0
+    for name in dict.fromkeys([*wrong_files, *then]):
+        values, differences = compared(then.get(name), now.get(name))
+        files = len(digests.cell_files(run / "cells" / name)) if name in wrong_files else 0
         checked.append(Checked(name, files, values, (*wrong_files.get(name, ()), *differences)))
-    values, differences = compare_values(written, document)
+    values, differences = compared(written, document)
     own = len(digests.run_files(run))
     return (*checked, Checked(THE_RUN, own, values, (*whole, *differences)))
 

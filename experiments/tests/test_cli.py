@@ -34,6 +34,36 @@ def fails(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -
     return text
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("fcast-k --trace /nosuch", "--trace: found '/nosuch'; valid: without it: every cell"),
+        ("fcast-k --queue-bytes 1GB", "--queue-bytes: found '1000000000'; valid: without it"),
+        ("lossy --runs /etc/passwd", "--runs: found /etc/passwd, which is no directory; valid: a"),
+        ("lossy --runs /etc/passwd/x", "--runs: found /etc/passwd, which is no directory"),
+        ("lossy --duration 1e9", "--duration: found '1e9'; valid: above 0 to"),
+        ("lossy --snap-bytes -1", "--snap-bytes: found '-1'; valid: a size above 0"),
+        ("PIPE.yaml", "PIPE.yaml:1: found no regular file (a FIFO, a device or a socket); valid"),
+    ],
+)
+def test_a_plan_refuses_what_a_run_would_not_use(
+    arguments: str,
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("PIPE.yaml")
+    assert expected in fails(["run", *arguments.split(), "--dry-run"], 2, capsys)
+
+
+def test_captures_may_keep_whole_frames(capsys: pytest.CaptureFixture[str]) -> None:
+    """0 is what `run --help` says, and an experiment with LDM may have another queue."""
+    words = ["--snap-bytes", "0", "--queue-bytes", "3GB", "--only", "repeat=1", "--dry-run"]
+    assert cli.main(["run", "regression", *words]) == 0, capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "expected"),
@@ -43,13 +73,13 @@ def fails(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -
         (["run", "lossy", "--receivers", "0"], "--receivers: found '0'; valid: 1 to 999"),
         (["run", "lossy", "--receivers", "65"], "found receivers=65; valid: 1 to 64"),
         (["run", "join-leave", "--receivers", "4"], "valid: without it"),
-        (["run", "lossy", "--duration", "0"], "--duration: found '0.0'; valid: above 0"),
+        (["run", "lossy", "--duration", "0"], "--duration: found '0'; valid: above 0"),
         (["run", "lossy", "--duration", "nan"], "--duration: found 'nan'; valid: above 0"),
         (["run", "lossy", "--trace", "/none"], "/none:1: found no readable file"),
         (["run", "lossy", "--queue-bytes", "5gb"], "found '5gb'; valid: a size above 0"),
-        (["run", "lossy", "--duration", "1e-9"], "--duration: found '1e-09'; valid: above 0"),
+        (["run", "lossy", "--duration", "1e-9"], "--duration: found '1e-9'; valid: above 0"),
         (["run", "lossy", "--duration", "1e-300"], "--duration: found '1e-300'; valid: above 0"),
-        (["run", "join-leave", "--duration", "1e-9"], "--duration: found '1e-09'; valid: above"),
+        (["run", "join-leave", "--duration", "1e-9"], "--duration: found '1e-9'; valid: above"),
         (["run", "lossy", "--limit-s", "-1"], "--limit-s: found '-1'; valid: seconds, above 0"),
         (["run", "lossy", "--limit-s", "inf"], "--limit-s: found 'inf'; valid: seconds, above 0"),
         (["run", "lossy", "--stall-s", "nan"], "--stall-s: found 'nan'; valid: seconds, above 0"),

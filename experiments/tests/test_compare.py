@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from experiments.cli import main as command
+from experiments.runs import compare
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
 Output = pytest.CaptureFixture[str]
@@ -180,6 +182,75 @@ def test_bad_input_is_one_message_and_nothing_is_written(tmp_path: Path, capsys:
     assert not file.exists()
     third = run(tmp_path, "3", SyntheticCell("ldm7"))
     assert "/no/where" in bad(capsys, good, third, "--json", "/no/where/c.json")
+
+
+def test_files_of_the_user_stay(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory is refused for anything in it that no comparison wrote, before the runs are
+    compared; then neither the comparison nor its JSON is written."""
+    runs = [run(tmp_path, name, SyntheticCell("ldm7")) for name in "12"]
+    own = tmp_path / "site"
+    own.mkdir()
+    (own / "index.html").write_text("<title>My thesis</title>")
+    (own / "chapter.tex").write_text("x")
+    file = tmp_path / "c.json"
+    with monkeypatch.context() as patch:
+        patch.setattr(compare, "compare_runs", lambda _: pytest.fail("it computed"))
+        for found in (own, Path("/"), Path("/etc/passwd"), Path("/etc/passwd/x")):
+            text = bad(capsys, *runs, "--output", found, "--json", file)
+            assert "--output: found /" in text and "valid: a new or empty directory" in text
+        monkeypatch.chdir(own)
+        for name in (".", ""):
+            assert f"found {own}/chapter.tex, which" in bad(capsys, *runs, "--output", name)
+    assert sorted(p.name for p in own.iterdir()) == ["chapter.tex", "index.html"]
+    assert not file.exists()
+
+
+def test_an_earlier_comparison_is_replaced_but_not_with_notes(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [run(tmp_path, name, SyntheticCell("ldm7")) for name in "12"]
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    file = pages / "c.json"
+    monkeypatch.chdir(pages)
+    compared(capsys, *runs, "--output", ".", "--json", file)
+    page = pages / "index.html"
+    page.write_text(page.read_text() + '<a href="old.svg">')
+    (pages / "old.svg").write_text("of an earlier comparison")
+    compared(capsys, *runs, "--output", pages, "--json", file)
+    names = sorted(p.name for p in pages.iterdir())
+    assert names == ["c.json", "index.html", "report.md", "report.txt"]
+    (pages / "notes.txt").write_text("x")
+    before = page.stat().st_mtime_ns
+    assert "notes.txt, which no comparison" in bad(capsys, *runs, "--output", pages, "--json", file)
+    assert page.stat().st_mtime_ns == before
+
+
+def test_a_comparison_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [run(tmp_path, name, SyntheticCell("ldm7")) for name in "12"]
+    out = tmp_path / "out"
+    assert bad(capsys, *runs, "--output", out, "--json", "/no/where/c.json") == (
+        "report: /no/where/c.json: No such file or directory\n"
+    )
+    before = sorted(tmp_path.iterdir())
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(next(out.parent.glob(".out*"))))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    text = bad(capsys, *runs, "--output", out, "--json", tmp_path / "c.json")
+    assert text.startswith(f"report: {out}: No space left")
+    assert sorted(tmp_path.iterdir()) == before and out not in before
+
+
+def test_options_of_the_other_kind_of_report_are_refused(tmp_path: Path, capsys: Output) -> None:
+    runs = [run(tmp_path, name, SyntheticCell("ldm7")) for name in "12"]
+    assert "--output: found with one run" in bad(capsys, runs[0], "--output", tmp_path / "x")
+    assert "--include-invalid: found with" in bad(capsys, *runs, "--include-invalid")
 
 
 @pytest.mark.slow

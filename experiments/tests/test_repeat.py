@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from experiments.cli import main as command
 from experiments.design.selection import ordered
 from experiments.design.spec import (
     LEVEL_NAMES,
@@ -156,8 +157,8 @@ def test_other_programs_are_refused(run: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "not a manifest"),
-        ("[]", "not a manifest: not an object"),
+        ("", "not JSON .*; valid: the manifest of a run"),
+        ("[]", "found list; valid: the manifest of a run"),
         ('{"spec": {}}', "found no 'cells'; valid: the manifest of a run"),
         (
             '{"spec": {"name": "x"}, "cells": [], "traces": {}, "order": "file", "programs": {}}',
@@ -171,6 +172,31 @@ def test_unusable_manifests(tmp_path: Path, text: str, expected: str) -> None:
         read(tmp_path)
     with pytest.raises(UsageError, match="found no run in .*; valid: a run"):
         read(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("cells", {"a": 1}, "cells: Input should be a valid list; found {'a': 1}"),
+        ("cells", ["x"], "cells.0: Input should be"),
+        ("cells", [{"m": 1}], "cells.0.cell: Field required; found {'m': 1}"),
+        ("traces", {"2053": 1}, "traces.2053: Input should be"),
+        ("order", ["x"], "order: Input should be 'random' or 'file'"),
+        ("programs", "tc", "programs: Input should be a valid dictionary"),
+        ("git", "f00", "git: Input should be a valid dictionary"),
+        ("python", {"version": "3"}, "python.packages: Field required"),
+        ("environment", {"distribution": "x"}, "environment.c_library: Field required"),
+        ("environment", [1], "environment: Input should be"),
+        ("machine", "x", "machine: Input should be a valid dictionary"),
+        ("virtual_kernel", 7, "virtual_kernel: Input should be a valid dictionary"),
+    ],
+)
+def test_malformed_blocks_of_a_manifest(run: Path, key: str, value: Any, expected: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(changed(run, lambda raw: raw.update({key: value})))
+    text = str(caught.value)
+    assert text.startswith(f"{run}/manifest.json: {expected}")
+    assert text.endswith("; valid: the manifest of a run that can be repeated")
 
 
 # -- what came out ----------------------------------------------------------------------------
@@ -230,3 +256,16 @@ def test_one_native_run_each_decides_nothing(
     then, now = (made(tmp_path, n, regression, SyntheticCell("ldm7")) for n in ("then", "now"))
     assert main(RepeatOptions(run=then, against=now)) == 1
     assert "NOT DECIDABLE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["cell.json", "counters-end.json", "network.json"])
+def test_a_damaged_run_is_a_message(
+    tmp_path: Path, regression: dict[str, Any], capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    then, now = (made(tmp_path, n, regression, SyntheticCell("ldm7")) for n in ("then", "now"))
+    (file,) = now.glob(f"cells/*/{name}")
+    file.write_text("{")
+    for one, other in ((then, now), (now, then)):
+        assert command(["repeat", str(one), "--against", str(other)]) == 2
+        found = capsys.readouterr()
+        assert found.out == "" and found.err.startswith(f"{file}: ")

@@ -129,6 +129,43 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "not the metrics of a run" in capsys.readouterr().err
 
 
+def test_a_file_that_was_cut(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The metrics cannot be computed, but the digests say which files were changed."""
+    cell = run / "cells/ldm7-m2-r20-p1"
+    counters = cell / "counters-end.json"
+    counters.write_text(counters.read_text()[:100])
+    (run / "cells/ldm6-m2-r20-p1/logs/sar.log").write_text("")
+    code, text = verified(run, capsys)
+    assert code == 1
+    assert text.index("changed: counters-end.json (") < text.index("the logs give no metrics: ")
+    assert f"the logs give no metrics: {counters}: Invalid JSON" in text
+    assert "changed: logs/sar.log (" in text
+    assert ": 1 PROBLEM\n" in text and "1 PROBLEMS" not in text
+    assert text.splitlines()[-1].startswith("NOT VERIFIED")
+
+
+@pytest.mark.parametrize("key", ["duration_s", "insertion_started", "insertion_ended"])
+@pytest.mark.parametrize("value", ["NaN", "Infinity"])
+def test_numbers_that_are_none(
+    run: Path, capsys: pytest.CaptureFixture[str], key: str, value: str
+) -> None:
+    file = run / "cells/ldm7-m2-r20-p1/cell.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {key: float(value)}))
+    code, text = verified(run, capsys)
+    assert code == 1
+    assert f"{file}: {key}: Input should be a finite number; found " in text
+
+
+@pytest.mark.parametrize("value", ["x", None, 0])
+def test_metrics_with_another_size_of_file_sets(
+    run: Path, capsys: pytest.CaptureFixture[str], value: object
+) -> None:
+    path = run / "metrics.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "file_set_bytes": value}))
+    assert main(VerifyOptions(run=run)) == 2
+    assert f"file_set_bytes is {json.dumps(value)}; valid: a" in capsys.readouterr().err
+
+
 def test_values() -> None:
     assert same_value(2427, 2427.0)
     assert not same_value(2427.0, 2428.0)

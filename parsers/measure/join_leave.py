@@ -30,6 +30,7 @@ from parsers.measure.subscriptions import (
 from parsers.read.cell_files import (
     CellTrace,
     Clock,
+    Finite,
     Verdict,
     VirtualRun,
 )
@@ -68,7 +69,7 @@ class JoinLeaveCell(_File):
     experiment: str
     protocol: Literal["ldm7"]
     m: int = Field(ge=1)
-    duration_s: float
+    duration_s: Finite
     seed: int | str | None = None
     repeat: int = Field(0, ge=0)
     level: str | None = None
@@ -81,9 +82,9 @@ class JoinLeaveCell(_File):
     feeds: tuple[FeedInfo, ...] = Field(min_length=1)
     endpoints: dict[str, str]  # "<subscriber>.<feed>" -> switch:port:VLAN
     trace: CellTrace
-    insertion_started: float
-    insertion_ended: float
-    drained: float
+    insertion_started: Finite
+    insertion_ended: Finite
+    drained: Finite
     drained_all: bool
     clock: Clock = "native"
     topology: str = ""

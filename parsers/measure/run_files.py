@@ -52,7 +52,12 @@ class _Directory:
 
     def document(self, name: str, parse: Callable[[str, str], T]) -> T | None:
         path = self.path / name
-        return parse(read_text(path), _shown(path)) if self._has(name) else None
+        if not self._has(name):
+            return None
+        try:
+            return parse(read_text(path), _shown(path))
+        except BadFile as error:  # which names the run too: several may be read
+            raise BadFile(str(error).replace(_shown(path), str(path))) from None
 
     def log(self, name: str, parse: Callable[[Lines, str], T]) -> T | None:
         """Parse a log line by line, so that its text is never in memory as a whole."""

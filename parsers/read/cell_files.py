@@ -15,6 +15,7 @@ from parsers.base.jsonfiles import BadFile, describe
 NO_CPU = "virtual time: the processor is infinitely fast there"
 
 Clock = Literal["native", "virtual"]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 ProtocolName = Annotated[str, Field(pattern=PROTOCOL_PATTERN)]
 
 
@@ -48,7 +49,7 @@ class Cell(_File):
     m: int = Field(ge=1)
     r_bps: float = Field(gt=0)
     loss: float = Field(ge=0, le=1)
-    duration_s: float
+    duration_s: Finite
     seed: int | str | None = None
     repeat: int = Field(0, ge=0)
     level: str | None = None  # of the experiment: quick, paper; none if it has no levels
@@ -61,10 +62,10 @@ class Cell(_File):
     nics: tuple[str, ...] = ()  # all NICs of the publisher, NIC1 first
     parameters: dict[str, object] = {}
     trace: CellTrace
-    started: float | None = None
-    insertion_started: float
-    insertion_ended: float
-    drained: float | None = None
+    started: Finite | None = None
+    insertion_started: Finite
+    insertion_ended: Finite
+    drained: Finite | None = None
     cores: int = Field(ge=1)
     clock: Clock = "native"  # runs older than virtual time do not say
     rtt_measured_ms: dict[str, float] = {}

@@ -15,6 +15,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from common.files import endless
+
 Place = tuple[str | int, ...]  # keys and indices from the top of the document
 
 MAX_FILE_BYTES = 1_000_000
@@ -70,6 +72,8 @@ def read_document(path: Path, what: str = "a topology") -> Document:
     from it."""
     file = str(path)
     try:
+        if found := endless(path):
+            raise TopologyErrors([Error(file, 1, found, "a YAML file")])
         with path.open("rb") as stream:
             raw = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
