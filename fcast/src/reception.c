@@ -15,8 +15,8 @@ enum {
     SYMBOL_WORK = 26, /* bytes of a decoder and of a solve: see the structures of transport/fec */
     ROW_WORK = 49
 };
-/* A try that failed is repeated once so many symbols have come that they pay for it: some 0.1 ms
- * for each. Else a few datagrams a second could keep a receiver busy. */
+/* A try that failed is repeated once so many symbols have come that they pay for it, with
+ * about 0.1 ms each. Else a few datagrams a second could keep a receiver busy. */
 #define WORK_PER_SYMBOL 50000
 #define SYMBOLS_MAX (UINT64_C(1) << 26)
 
