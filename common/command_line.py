@@ -25,7 +25,7 @@ from typer.core import TyperGroup
 
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
-from common.quantities import parse_rate_bps, parse_size_bytes, parse_time_s
+from common.quantities import MOST_PORT, parse_rate_bps, parse_size_bytes, parse_time_s
 from common.terminal import never_fail
 
 PROGRAM: Final = "downpour"
@@ -271,6 +271,22 @@ def whole(text: str | int) -> int:
     """Return a whole number."""
     if isinstance(text, str) and not _WHOLE.fullmatch(text):
         raise typer.BadParameter(f"found '{_cut(text)}'; valid: a whole number, e.g. 12")
+    return int(text)
+
+
+def port(text: str | int) -> int:
+    """Return the number of a port."""
+    return _port(text, 1)
+
+
+def port_or_any(text: str | int) -> int:
+    """Return the number of a port, or 0: any free one."""
+    return _port(text, 0)
+
+
+def _port(text: str | int, least: int) -> int:
+    if isinstance(text, str) and not (_WHOLE.fullmatch(text) and least <= int(text) <= MOST_PORT):
+        raise typer.BadParameter(f"found '{_cut(text)}'; valid: {least} to {MOST_PORT}")
     return int(text)
 
 

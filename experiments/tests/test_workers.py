@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments import cli
 from experiments.cells.job import Job
 from experiments.design.expansion import CellSpec
 from experiments.design.spec import UsageError
@@ -254,3 +255,12 @@ def test_the_array_runs_the_cell_of_its_index(tmp_path: Path) -> None:
             check=True,
         )
         assert done.stdout.endswith(f"worker-cell {place}\n")
+
+
+@pytest.mark.parametrize("port", ["0", "-1", "65536", "99999", "http"])
+def test_a_port_that_does_not_exist_is_refused_before_workers_start(
+    port: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(local, "serve", lambda _: pytest.fail("it began"))
+    assert cli.main(["workers", "--port", port]) == 2
+    assert capsys.readouterr().err == f"--port: found '{port}'; valid: 1 to 65535\n"
