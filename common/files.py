@@ -66,9 +66,11 @@ def write_bytes(path: Path, content: bytes) -> None:
     try:
         temporary.write_bytes(content)
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # the user knows no temporary file
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
 

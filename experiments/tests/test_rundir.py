@@ -135,3 +135,13 @@ def test_all_results_are_removed_unless_a_run_is_being_made(tmp_path: Path) -> N
     making.abandon()
     assert remove_results(tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_names_the_file_that_was_to_be_written(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for target in (tmp_path / "none/x.json", tmp_path / "there"):
+        with pytest.raises(OSError, match=r"Errno") as caught:
+            write_json(target, {})
+        assert caught.value.filename == str(target)
+        assert ".tmp" not in str(caught.value) and "None" not in str(caught.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["there"]
