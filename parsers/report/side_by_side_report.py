@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from common.counting import counted
+from common.counting import counted, two_digits
 from parsers.base.metric_units import Value
 from parsers.measure.side_by_side import (
     COMPARED,
@@ -51,7 +51,7 @@ def _amount(name: str, value: float | None) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return "n/a" if value is None else f"{100 * value:.2g} %"
+    return "n/a" if value is None else f"{two_digits(100 * value)} %"
 
 
 def repeats_title(found: Repeats) -> str:
