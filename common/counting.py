@@ -7,8 +7,3 @@ from __future__ import annotations
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return `number` and the noun in the right form. `plural`: if it is not `noun` with an s."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
-
-
-def two_digits(value: float) -> str:
-    """Return a number with two digits, and without an exponent up to a million: 130, 4.2."""
-    return f"{float(f'{value:.2g}'):g}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.counting import counted, two_digits
+from common.counting import counted
 
 
 @pytest.mark.parametrize(
@@ -20,11 +20,3 @@ from common.counting import counted, two_digits
 )
 def test_a_number_and_its_noun_agree(number: int, noun: str, plural: str | None, text: str) -> None:
     assert counted(number, noun, plural) == text
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [(128.4, "130"), (4.16, "4.2"), (99.7, "100"), (0.000151, "0.00015"), (0.0, "0"), (3, "3")],
-)
-def test_two_digits_have_no_exponent(number: float, text: str) -> None:
-    assert two_digits(number) == text

@@ -164,7 +164,7 @@ def _lock(path: Path) -> IO[bytes] | None:
             lock = stack.enter_context(path.open("ab"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.path.samestat(os.fstat(lock.fileno()), path.stat()):
-                return None  # whoever had locked it has removed it meanwhile
+                return None  # the process that held it has removed it
         except (BlockingIOError, FileNotFoundError):
             return None
         stack.pop_all()

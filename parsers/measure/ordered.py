@@ -19,9 +19,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from common.counting import two_digits
 from parsers.base import intervals, power
 from parsers.base.intervals import Estimate
+from parsers.base.metric_units import two_digits
 from parsers.measure import undecided
 from parsers.measure.undecided import HELD, NOT_DECIDABLE, NOT_HELD, Decider, Verdict
 from parsers.read.published import Claim

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from common.counting import two_digits
 from parsers.base import intervals, power
 from parsers.base.intervals import Estimate
+from parsers.base.metric_units import two_digits
 
 Verdict = Literal["held", "not held", "not decidable"]
 HELD: Final[Verdict] = "held"

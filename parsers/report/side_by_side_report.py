@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from common.counting import counted, two_digits
-from parsers.base.metric_units import Value
+from common.counting import counted
+from parsers.base.metric_units import Value, two_digits
 from parsers.measure.side_by_side import (
     COMPARED,
     RUNS_ON,

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from common.counting import two_digits
 from common.places import ROOT
 from experiments.bounds import bands
 from experiments.design.expansion import virtual_seconds_estimated
@@ -19,7 +18,7 @@ from experiments.design.spec import at_level, find, load
 from experiments.design.spec_options import override
 from experiments.runs import preparation
 from parsers.base.factors import FACTORS, Scalar
-from parsers.base.metric_units import METRICS
+from parsers.base.metric_units import METRICS, two_digits
 from parsers.measure.sweep import APART
 from parsers.measure.undecided import NOT_DECIDABLE
 from parsers.read.cell_files import NO_CPU
