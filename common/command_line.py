@@ -27,7 +27,7 @@ from typer.core import TyperGroup
 
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
-from common.quantities import parse_rate_bps, parse_size_bytes, parse_time_s
+from common.quantities import MOST_PORT, parse_rate_bps, parse_size_bytes, parse_time_s
 from common.terminal import never_fail, open_closed
 
 PROGRAM: Final = "downpour"
@@ -346,6 +346,22 @@ class Written(float):
 
     def __str__(self) -> str:
         return self.text
+
+
+def port(text: str | int) -> int:
+    """Return the number of a port."""
+    return _port(text, 1)
+
+
+def port_or_any(text: str | int) -> int:
+    """Return the number of a port, or 0: any free one."""
+    return _port(text, 0)
+
+
+def _port(text: str | int, least: int) -> int:
+    if isinstance(text, str) and not (_WHOLE.fullmatch(text) and least <= int(text) <= MOST_PORT):
+        raise typer.BadParameter(f"found '{_cut(text)}'; valid: {least} to {MOST_PORT}")
+    return int(text)
 
 
 def number(text: str | float) -> float:

@@ -70,8 +70,8 @@ def write_bytes(path: Path, content: bytes) -> None:
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename == str(temporary):
-            error.filename = str(path)  # what the user knows
+        if isinstance(error, OSError):  # the user knows no temporary file
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
 

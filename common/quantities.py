@@ -34,6 +34,7 @@ _TIME = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?(s|min|h)", re.ASCII)
 _TIME_UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 MAX_QUANTITY = 10**15
 MAX_DELAY_MS = 60_000
+MOST_PORT = 65_535
 
 
 def parse_rate_bps(value: object) -> int:

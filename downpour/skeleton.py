@@ -38,7 +38,8 @@ def told() -> Iterator[None]:
 def _name(text: str) -> str:
     if _NAME.fullmatch(text) is None:
         raise typer.BadParameter(
-            f"found '{text}'; valid: a small letter, then small letters, digits and -, e.g. my-own"
+            f"found '{text}'; valid: a lower-case letter, then lower-case letters, digits and -, "
+            "e.g. my-own"
         )
     return text
 

@@ -21,6 +21,7 @@ design/: what an experiment is. Pure: starts nothing.
 | parameters, ldmd_settings | what may vary or be fixed; the settings of ldmd.conf |
 | expansion | expand factors to cells (`CellSpec`, `build_cell`), with sizes and times by formula |
 | join_leave_expansion, join_leave_script | the same where subscribers join and leave |
+| rates | the rates of a cell's sender and path |
 | cell_parts | the parts of a cell's specification, from its parameters |
 | selection | choose cells (`--only`) and their order |
 | networks | choose the network of a cell |

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -290,16 +289,14 @@ class CleanOptions:
 @command(app, "clean", told=told, panel=EXPERIMENTS)
 def clean_command(options: CleanOptions) -> int:
     """Remove leftovers of interrupted and failed runs."""
-    from common.files import PARTIAL
-    from experiments.cells.run_directory import partial_runs, remove_partial
+    from experiments.cells.run_directory import partial_runs, remove_partial, remove_results
 
     removed = 0
     for experiment in sorted(p for p in RUNS.glob("*") if p.is_dir()):
         for partial in partial_runs(experiment.parent, experiment.name):
             remove_partial(partial)
             removed += 1
-        if options.all and not any(experiment.glob(f".*{PARTIAL}")):  # none is being made
-            shutil.rmtree(experiment)
+        if options.all and remove_results(experiment):
             removed += 1
     print(f"removed {counted(removed, 'directory', 'directories')}")
     return EXIT_OK

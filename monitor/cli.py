@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from common.command_line import Failure, code_of, command, group, time_s, whole
+from common.command_line import (
+    Failure,
+    code_of,
+    command,
+    group,
+    port_or_any,
+    time_s,
+)
 from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
@@ -26,7 +33,6 @@ if TYPE_CHECKING:
 app = group("Keep what the programs of runs counted (--sample counters), and export it.")
 
 LEAST_TOKEN: Final = 16
-MOST_PORT: Final = 65_535
 WHOLE_S: Final = 10**11  # longer than any
 
 SourceName = Annotated[
@@ -354,9 +360,9 @@ class ServeOptions:
         str,
         typer.Option(metavar="ADDRESS", help="Addresses other than 127.0.0.1 need --token-file."),
     ] = "127.0.0.1"
-    port: Annotated[int, typer.Option(parser=whole, metavar="N", help="Port; 0: any free one.")] = (
-        8750
-    )
+    port: Annotated[
+        int, typer.Option(parser=port_or_any, metavar="N", help="Port; 0: any free one.")
+    ] = 8750
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File with the token that viewers need.")
     ] = None
@@ -401,8 +407,6 @@ def serve_command(options: ServeOptions) -> int:
         shown: Shown = FinishedRun(options.run) if options.run else Waiting(options.runs)
     except BadFile as error:
         raise Failure(str(error), EXIT_USAGE) from error
-    if not 0 <= options.port <= MOST_PORT:
-        raise Failure(f"--port: found {options.port}; valid: 0 to {MOST_PORT}", EXIT_USAGE)
     family = socket.AF_INET6 if ":" in options.listen else socket.AF_INET
     with socket.socket(family) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

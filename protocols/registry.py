@@ -39,7 +39,7 @@ def _of_packages() -> dict[str, Adapter]:
         if entry.name in OWN or NAME.fullmatch(entry.name) is None:
             raise ProtocolError(
                 f"entry point {GROUP}: found the name '{entry.name}'; valid: a unique name, of "
-                "small letters, digits and hyphens"
+                "lower-case letters, digits and hyphens"
             )
         try:
             adapter = entry.load()

@@ -93,7 +93,7 @@ def test_every_command_says_in_a_sentence_what_it_does(path: tuple[str, ...]) ->
         (["bench", "run", "--tools", "nonsense"], "found tool 'nonsense'; valid: fmtp"),
         (["parse", "/dev/null", "--format", "srt"], "found format 'srt'; valid: auto"),
         (["completion", "csh"], "SHELL: found 'csh'; valid: bash, zsh, fish"),
-        (["new", "experiment", "My Own"], "NAME: found 'My Own'; valid: a small letter"),
+        (["new", "experiment", "My Own"], "NAME: found 'My Own'; valid: a lower-case letter"),
         (["report", "/none"], "found no run in /none; valid: a run directory"),
         (["verify", "/none"], "found no run in /none; valid: a run directory"),
         (["verify", "geni6"], "found run or network 'geni6'; valid: a run directory, bottleneck"),

@@ -29,7 +29,7 @@ from experiments.bounds.bands_report import (
     markdown,
     table,
 )
-from experiments.cells.run_directory import FAILED, write_text
+from experiments.cells.run_directory import FAILED, no_run, write_text
 from experiments.design.spec import (
     UsageError,
     at_level,
@@ -71,6 +71,7 @@ def main(options: RegressionOptions) -> int:
             f"--update-bands: found {proposal}, which exists; valid: a new file, to review "
             "before it replaces the current bands"
         )
+    _check_usage(options, path, file.experiment)
     started = datetime.datetime.now(datetime.UTC)
     began = time.monotonic()
     failed: Mapping[str, str] = {}
@@ -100,6 +101,51 @@ def main(options: RegressionOptions) -> int:
     if reasons:
         print(f"NOT DECIDED, this machine was too busy: {'; '.join(reasons)}")
     return EXIT_INVALID if reasons else EXIT_FAILED
+
+
+def _check_usage(options: RegressionOptions, path: Path, experiment: str) -> None:
+    """Refuse what would spoil the result, before the run. `path`: the bands, of `experiment`.
+    Raises UsageError, SpecErrors."""
+    given = {
+        "--junit": options.junit,
+        "--summary": options.summary,
+        "--update-bands": options.update_bands,
+    }
+    for option, target in given.items():
+        if target is not None:
+            _check_writable(option, target)
+    run = options.run
+    if run is None:
+        name = load(find(options.name)).name
+        if name != experiment:
+            raise UsageError(
+                f"--bands: found {path}, bands of {experiment}; valid: bands of {name}"
+            )
+    elif not run.is_dir():
+        raise UsageError(f"--run: {no_run(run, RUNS)}")
+    else:
+        try:
+            found = str(_manifest(run).get("experiment", experiment))
+        except runner.RunError:
+            return  # the outcome names it
+        if found != experiment:
+            raise UsageError(f"--run: found {run}, a run of {found}; valid: a run of {experiment}")
+
+
+def _check_writable(option: str, path: Path) -> None:
+    """Raises UsageError."""
+    folder = path.absolute().parent
+    while not folder.exists():  # it will be made
+        folder = folder.parent
+    found = ""
+    if path.is_dir():
+        found = f"{path}, a directory"
+    elif not folder.is_dir():
+        found = f"{folder}, which is no directory"
+    elif not os.access(path if path.exists() else folder, os.W_OK):
+        found = f"{path}, and no right to write it"
+    if found:
+        raise UsageError(f"{option}: found {found}; valid: a file that can be written")
 
 
 def undecided(run: Path, failed: Iterable[str]) -> str:
@@ -192,13 +238,26 @@ def _metrics(run: Path) -> Mapping[str, Any]:
     return found
 
 
-def _failed(run: Path) -> dict[str, str]:
-    """Return the cells of a run that have no result, by its manifest, and why."""
+def _manifest(run: Path) -> Mapping[str, Any]:
+    """Return the run's manifest; empty: it has none. Raises RunError."""
+    path = run / "manifest.json"
     try:
-        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return {cell: str(about.get("reason")) for cell, about in manifest.get("failed", {}).items()}
+    failed = found.get("failed", {}) if isinstance(found, dict) else None
+    if not isinstance(failed, dict) or not all(isinstance(a, dict) for a in failed.values()):
+        raise runner.RunError(
+            f"found {path} without the reasons of failed cells; valid: manifest.json as a run "
+            "writes it"
+        )
+    return dict(found)
+
+
+def _failed(run: Path) -> dict[str, str]:
+    """Return the cells of a run that have no result, by its manifest, and why. Raises RunError."""
+    failed = _manifest(run).get("failed", {})
+    return {cell: str(about.get("reason")) for cell, about in failed.items()}
 
 
 def _facts(run: Path, path: Path) -> dict[str, str]:
@@ -241,6 +300,7 @@ def _tell(outcome: Outcome, options: RegressionOptions) -> None:
         options.junit.parent.mkdir(parents=True, exist_ok=True)
         write_text(options.junit, junit(outcome))
     if options.summary is not None:
+        options.summary.parent.mkdir(parents=True, exist_ok=True)
         with options.summary.open("a", encoding="utf-8") as stream:
             stream.write(markdown(outcome))
 

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run directories, which appear only when they are complete. A run is written as `.<stamp>.partial`
 and renamed last; so is each of its cells. Only `--resume` reads a partial one: it takes over
-complete cells once the process that made it is gone. `.<stamp>.lock` is locked until then."""
+complete cells once the process that made it is gone. `.<stamp>.lock` is locked until then, from
+before the directory exists."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
 import fcntl
+import itertools
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from common.files import PARTIAL, write_json, write_text
 from common.places import RUNS
@@ -28,20 +31,30 @@ class RunDirectory:
 
     def __init__(self, root: Path, experiment: str, now: datetime.datetime) -> None:
         self.parent = root / experiment
-        self.stamp = now.strftime("%Y%m%dT%H%M%SZ")
-        number = 1
-        while self._exists(self.stamp):
-            number += 1
-            self.stamp = now.strftime("%Y%m%dT%H%M%SZ") + f"-{number}"
+        self.stamp, self._lock = self._free_stamp(now.strftime("%Y%m%dT%H%M%SZ"))
         self.path = self.parent / f".{self.stamp}{PARTIAL}"
         self.cells.mkdir(parents=True)
-        self._lock = _lock_of(self.path).open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     @property
     def final(self) -> Path:
         """Return the run's final directory, which messages name."""
         return self.parent / self.stamp
+
+    def _free_stamp(self, first: str) -> tuple[str, IO[bytes]]:
+        """Return a stamp that no other run has, and its lock."""
+        for number in itertools.count(1):
+            stamp = first if number == 1 else f"{first}-{number}"
+            if self._exists(stamp):
+                continue
+            self.parent.mkdir(parents=True, exist_ok=True)
+            path = _lock_of(self.parent / f".{stamp}{PARTIAL}")
+            lock = _lock(path)
+            if lock is None:
+                continue
+            if not self._exists(stamp):
+                return stamp, lock
+            _unlock(path, lock)
+        raise AssertionError  # the numbers never end
 
     def _exists(self, stamp: str) -> bool:
         return (self.parent / stamp).exists() or (self.parent / f".{stamp}{PARTIAL}").exists()
@@ -80,19 +93,25 @@ class RunDirectory:
 
     def set_aside(self, cell: str) -> Path:
         """Move a complete cell out of the results, to set-aside/<cell>.<number>."""
-        folder = self.path / SET_ASIDE
-        folder.mkdir(exist_ok=True)
-        number = 1
-        while (target := folder / f"{cell}.{number}").exists():
-            number += 1
+        target = self.next_aside(cell)
         (self.cells / cell).rename(target)
         return target
 
+    def next_aside(self, cell: str) -> Path:
+        """Return where the cell's next attempt that is set aside belongs."""
+        folder = self.path / SET_ASIDE
+        folder.mkdir(exist_ok=True)
+        return folder / f"{cell}.{self.times_set_aside(cell) + 1}"
+
+    def times_set_aside(self, cell: str) -> int:
+        """Return how many attempts at a cell are set aside."""
+        numbers = itertools.count(1)
+        is_free = (n for n in numbers if not (self.path / SET_ASIDE / f"{cell}.{n}").exists())
+        return next(is_free) - 1
+
     def take_back(self, cell: str) -> Path:
         """Move the cell that was set aside last back among the results."""
-        number = 1
-        while (self.path / SET_ASIDE / f"{cell}.{number + 1}").exists():
-            number += 1
+        number = self.times_set_aside(cell)
         target = self.cells / cell
         (self.path / SET_ASIDE / f"{cell}.{number}").rename(target)
         return target
@@ -119,48 +138,86 @@ class RunDirectory:
         return target
 
     def abandon(self) -> bool:
-        """Clean up after an interruption: keep complete cells for --resume and what failed ones
-        left, else remove everything. Return whether complete cells were kept."""
+        """Clean up after an interruption: keep complete cells for --resume, what failed ones left
+        and what was set aside, else remove everything. Return whether complete cells were kept."""
         self.remove_work()
         for path in self.cells.glob(f".*{PARTIAL}"):
             shutil.rmtree(path, ignore_errors=True)
         kept = bool(self.complete_cells())
-        if not kept and not (self.path / FAILED).is_dir():
+        if not kept and not any((self.path / name).is_dir() for name in (FAILED, SET_ASIDE)):
             shutil.rmtree(self.path, ignore_errors=True)
         self._unlock()
         return kept
 
     def _unlock(self) -> None:
-        _lock_of(self.parent / f".{self.stamp}{PARTIAL}").unlink(missing_ok=True)
-        self._lock.close()
+        _unlock(_lock_of(self.parent / f".{self.stamp}{PARTIAL}"), self._lock)
 
 
 def _lock_of(partial: Path) -> Path:
     return partial.with_name(f"{partial.name.removesuffix(PARTIAL)}{LOCK}")
 
 
-def is_being_made(partial: Path) -> bool:
-    """Return whether the process that makes this run still exists."""
-    try:
-        with _lock_of(partial).open("r") as lock:
+def _lock(path: Path) -> IO[bytes] | None:
+    """Make and lock a file; None: another process has locked it. Raises OSError."""
+    with contextlib.ExitStack() as stack:
+        try:
+            lock = stack.enter_context(path.open("ab"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
+            if not os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+                return None  # the process that held it has removed it
+        except (BlockingIOError, FileNotFoundError):
+            return None
+        stack.pop_all()
+        return lock
 
 
-def partial_runs(root: Path, experiment: str) -> list[Path]:
-    """Return partial run directories whose process has ended, the newest first."""
-    found = sorted((root / experiment).glob(f".*{PARTIAL}"), reverse=True)
-    return [path for path in found if not is_being_made(path)]
+def _unlock(path: Path, lock: IO[bytes]) -> None:
+    path.unlink(missing_ok=True)
+    lock.close()
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[bool]:
+    """Hold a lock file, which is removed at the end. Yield False if another process holds it."""
+    lock = _lock(path)
+    try:
+        yield lock is not None
+    finally:
+        if lock is not None:
+            _unlock(path, lock)
+
+
+def partial_runs(root: Path, experiment: str) -> Iterator[Path]:
+    """Yield partial run directories whose process has ended, the newest first. Each is locked until
+    the next one is asked for."""
+    for path in sorted((root / experiment).glob(f".*{PARTIAL}"), reverse=True):
+        with locked(_lock_of(path)) as mine:
+            if mine and path.is_dir():
+                yield path
 
 
 def remove_partial(partial: Path) -> None:
-    """Remove a partial run and its lock."""
+    """Remove a partial run."""
     shutil.rmtree(partial, ignore_errors=True)
-    _lock_of(partial).unlink(missing_ok=True)
+
+
+def remove_results(experiment: Path) -> bool:
+    """Remove all results of an experiment. Return False if a run of it is being made: then all
+    stay. A run that begins meanwhile is left alone."""
+    entries = sorted(experiment.iterdir())
+    if any(entry.name.endswith(PARTIAL) for entry in entries):
+        return False
+    for entry in entries:
+        if entry.name.endswith(LOCK):
+            with locked(entry):  # removes it if its process was killed
+                pass
+        elif entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        experiment.rmdir()
+    return True
 
 
 def no_run(path: Path, runs: Path = RUNS) -> str:

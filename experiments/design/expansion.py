@@ -30,6 +30,7 @@ from experiments.design.parameters import (
     Parameters,
     trace_label,
 )
+from experiments.design.rates import Rates, rates_of
 from experiments.design.spec import SUBSCRIPTION_FACTORS, ExperimentSpec, Spec
 from parsers.base.factors import Scalar
 from protocols import registry
@@ -407,16 +408,6 @@ class Combination:
         return int(self.factors["rate_bps"])
 
 
-@dataclass(frozen=True)
-class Rates:
-    """The rates of the sender and its path, for all feeds together."""
-
-    r_mc_bps: int
-    r_uc_bps: int
-    r_vn_bps: int
-    ldm6_bps: int
-
-
 def build_cell(
     spec: Spec, level: str | None, chosen: Combination, fixed: Parameters, rates: Rates
 ) -> CellSpec:
@@ -483,17 +474,6 @@ def _mean_loss(chosen: Combination, fixed: Parameters) -> float:
     if (first := handicap(fixed.first_receiver).loss) is not None:
         losses[0] = first
     return losses[0] if len(set(losses)) == 1 else sum(losses) / chosen.m
-
-
-def rates_of(fixed: Parameters, protocol: str, m: int, r_bps: int) -> Rates:
-    """Return the rates of a cell with one feed. Table II: r_vn >= r_mc + r_uc (LDM7), >= m x r
-    (LDM6). The headroom keeps the path's meter, which also counts VLAN tags, from dropping what the
-    sender's tc passes."""
-    r_mc, r_uc = round(fixed.r_mc * r_bps), round(fixed.r_uc * r_bps)
-    ldm6_bps = m * r_bps if fixed.ldm6_rate == "per-receiver" else r_bps
-    needed = r_mc + r_uc if registry.get(protocol).multicast else ldm6_bps
-    r_vn = 0 if fixed.bottleneck_bps else round(fixed.headroom * needed)  # 0: best effort
-    return Rates(r_mc, r_uc, r_vn, ldm6_bps)
 
 
 def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ...]:

@@ -17,11 +17,11 @@ from experiments.design.expansion import (
     CellSpec,
     Combination,
     Feed,
-    Rates,
     build_cell,
     holds_the_replay,
 )
 from experiments.design.join_leave_script import Event, make_script
+from experiments.design.rates import Rates, sender_bps
 from experiments.design.spec import (
     SUBSCRIPTION_FACTORS,
     JoinLeaveSpec,
@@ -78,11 +78,11 @@ class JoinLeaveCell(CellSpec):
 
 def feeds_of(spec: JoinLeaveSpec) -> tuple[Feed, ...]:
     """Return the feeds, each with its lane. r_vn is that of the papers' cells, headroom x (r_mc +
-    r_uc), or what the feed may borrow."""
+    r_uc), or what the feed may borrow. Raises UsageError."""
     fixed = spec.parameters
     found = []
     for lane, feed in enumerate(spec.feeds, start=1):
-        r_mc, r_uc = round(fixed.r_mc * feed.rate_bps), round(fixed.r_uc * feed.rate_bps)
+        r_mc, r_uc = sender_bps(fixed, feed.rate_bps)
         ceil = round(spec.r_mc_ceil * feed.rate_bps) if spec.borrow else 0
         found.append(Feed(feed.feed, lane, r_mc, r_uc, 0, feed.size_factor, feed.feed, ceil))
     total = borrowing.total_bps(found)

@@ -263,7 +263,7 @@ def find(name: str) -> Path:
 def load(path: Path) -> AnySpec:
     """Read and check an experiment file; make the paths that it names absolute. Raises SpecErrors
     with every mistake found."""
-    return _with_paths_from(path.absolute().parent, validate(read_document(path)))
+    return _with_paths_from(path.absolute().parent, validate(read_document(path, "an experiment")))
 
 
 def is_topology_file(topology: str) -> bool:

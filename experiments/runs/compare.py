@@ -233,13 +233,21 @@ def _runs_section(found: Compared) -> Section:
     return Section("Runs", (), (Table("", header, tuple(rows), frozenset(header), 28),))
 
 
+def same_seeds(runs: Sequence[Run]) -> bool:
+    """Return whether repeats of the same number have the same seed in all runs, as far as their
+    manifests say."""
+    known: dict[int, int] = {}
+    cells = [cell for run in runs for cell in run.manifest.get("cells", ())]
+    return all(known.setdefault(c.get("repeat"), c.get("seed")) == c.get("seed") for c in cells)
+
+
 def build(found: Compared) -> Report:
     """Build the report of all comparisons."""
     verdict = worst_verdict(c.metrics for c in found.columns)
     letters = {run.letter: run for run in found.runs}
     several = len(found.runs) > 1
     manifests = {letter: run.manifest for letter, run in letters.items()}
-    published = found.runs[0].published
+    published, equal = found.runs[0].published, same_seeds(found.runs)
     kinds = tuple(f for f in published.figures if f.kind in FIGURES)
     drawn = Drawn((), ())
     if several:
@@ -256,7 +264,7 @@ def build(found: Compared) -> Report:
     sections = [
         _runs_section(found),
         differences_section(manifests) if several else None,
-        points_section(found.points, published) if several else None,
+        points_section(found.points, published, same_seeds=equal) if several else None,
         figures_section(drawn),
         *each,
     ]
@@ -268,7 +276,7 @@ def build(found: Compared) -> Report:
     main_tables: tuple[BriefTable, ...] = ()
     if len(found.runs) == 2:
         a, b = letters
-        agreed = agreement(found.points[a], found.points[b])
+        agreed = agreement(found.points[a], found.points[b], same_seeds=equal)
         lines.insert(0, f"{agreement_text(agreed, a, b)}.")
         main_tables = (differing_table(agreed, found.points),)
     if len(lines) > LISTED:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -21,15 +22,24 @@ from experiments.runs.preparation import Planned, RunError, check_machine
 from experiments.runs.records import ClockRecord
 from experiments.runs.together import unsuitable, unsuitable_options
 from topologies.remote import inventory
-from topologies.remote.inventory import RemoteHost
+from topologies.remote.inventory import InventoryError, RemoteHost
 
 FILE: Final = "hosts.json"  # in a cell's work directory
 PLAYBOOKS: Final = ("install", "build")
 
 
 def hosts_of(options: RemoteOptions) -> list[RemoteHost]:
-    """Return the hosts of the inventory. Raises NetworkError."""
-    return inventory.read(options.inventory)
+    """Return the hosts of the inventory. Raises UsageError, NetworkError."""
+    with _as_usage():
+        return inventory.read(options.inventory)
+
+
+@contextmanager
+def _as_usage() -> Iterator[None]:
+    try:
+        yield
+    except InventoryError as error:
+        raise UsageError(f"--inventory: {error}") from None
 
 
 def install(path: Path) -> None:
@@ -65,12 +75,13 @@ def clock_of(
     hosts: Sequence[RemoteHost], options: RemoteOptions, planned: Sequence[Planned]
 ) -> HostsClock:
     """Return the clock, if all that is planned suits hosts elsewhere. Raises UsageError,
-    NetworkError."""
+    RunError."""
     if not options.dry_run and (problem := needs_root().partition(", or virtual")[0]):
         raise UsageError(problem)
     for one in planned:
         known = [host.name for host in one.network.hosts]
-        inventory.check_names(hosts, known, options.inventory)
+        with _as_usage():
+            inventory.check_names(hosts, known, options.inventory)
         for found, valid in (*unsuitable(one), *unsuitable_options(options)):
             raise UsageError(f"--inventory: found {found}; valid: {valid}")
     if not options.dry_run:

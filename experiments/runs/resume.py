@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.cells.run_directory import (
     FAILED,
+    SET_ASIDE,
     RunDirectory,
+    locked,
     partial_runs,
     remove_partial,
 )
 from experiments.runs import digests
+from experiments.runs.preparation import RunError
 from experiments.runs.records import RunRecord
 
 
@@ -47,20 +51,26 @@ def take_over(
     run: RunDirectory, root: Path, experiment: str, wanted: Mapping[str, str]
 ) -> list[str]:
     """Move sound cells that have the wanted digests (by cell) from partial runs into `run`,
-    together with what failed attempts at wanted cells left. Remove the partial runs that have no
-    cell left. Return the cells that were moved."""
+    together with what failed attempts at wanted cells left and attempts that were set aside. Remove
+    the partial runs that have no cell left. Return the cells that were moved. Raises RunError if
+    another process does the same."""
     taken: list[str] = []
-    for partial in partial_runs(root, experiment):
-        for cell, digest in wanted.items():
-            source = partial / "cells" / cell
-            if cell in taken or not source.is_dir() or _digest_of(source) != digest:
-                continue
-            if is_sound(source):
-                source.rename(run.cells / cell)
-                taken.append(cell)
-        _take_failed(partial, run, wanted)
-        if not any((partial / "cells").glob("[!.]*")):
-            remove_partial(partial)
+    with locked(root / experiment / ".resume.lock") as mine:
+        if not mine:
+            raise RunError(
+                f"--resume: found another --resume of {experiment}, which takes cells over at "
+                "this moment; valid: --resume once that run has ended"
+            )
+        for partial in partial_runs(root, experiment):
+            for cell, digest in wanted.items():
+                source = partial / "cells" / cell
+                if cell not in taken and _digest_of(source) == digest and is_sound(source):
+                    source.rename(run.cells / cell)
+                    taken.append(cell)
+            _take_failed(partial, run, wanted)
+            _take_aside(partial, run, wanted)
+            if not any(any((partial / name).glob("[!.]*")) for name in ("cells", SET_ASIDE)):
+                remove_partial(partial)
     return taken
 
 
@@ -74,3 +84,16 @@ def _take_failed(partial: Path, run: RunDirectory, wanted: Mapping[str, str]) ->
         for attempt in sorted(source.iterdir()):
             number = 1 + sum(1 for _ in target.iterdir())
             attempt.rename(target / f"attempt-{number}")
+
+
+def _take_aside(partial: Path, run: RunDirectory, wanted: Mapping[str, str]) -> None:
+    """Take what was set aside for wanted cells, except where the cell itself was left."""
+    for cell, digest in wanted.items():
+        if (partial / "cells" / cell).exists():
+            continue
+        for number in itertools.count(1):
+            source = partial / SET_ASIDE / f"{cell}.{number}"
+            if not source.is_dir():
+                break
+            if _digest_of(source) == digest:
+                source.rename(run.next_aside(cell))

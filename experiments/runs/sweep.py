@@ -21,6 +21,7 @@ from experiments.runs.cell_process import Clock
 from experiments.runs.estimates import Estimates
 from experiments.runs.preparation import Planned
 from experiments.runs.progress import Reporter
+from experiments.runs.resume import run_of
 from experiments.runs.running_cell import Failed, Finished, RunningCell
 from virtual.turns import TELL_EVERY_S, Turn
 
@@ -88,6 +89,7 @@ class Sweep:
         self._running: dict[str, RunningCell] = {}
         self._numbers: dict[str, int] = {}
         self._runs: dict[str, int] = {}
+        self._before: dict[str, int] = {}  # attempts that a resumed run set aside
         self._aside: dict[str, Finished] = {}  # cells with an invalid verdict, set aside
         self._turns, self._tell_at = clock.turns(), 0.0
         self.outcome = Outcome()
@@ -167,6 +169,7 @@ class Sweep:
 
     def _start(self, item: Planned, turn: Turn) -> None:
         name = item.cell.cell
+        self._before.setdefault(name, self._run.times_set_aside(name))
         self._runs[name] = self._runs.get(name, 0) + 1
         known = self._estimates
         self._reporter.cell(name, self._numbers[name], known.of(item), known.rest_of(item))
@@ -178,9 +181,12 @@ class Sweep:
                 keep_work=self._keep_work,
                 build=self._build,
                 captures=self._captures,
-                described={"attempt": self._runs[name], **self._described},
+                described={"attempt": self._attempt(name), **self._described},
                 turn=turn,
             )
+
+    def _attempt(self, name: str) -> int:
+        return self._before[name] + self._runs[name]
 
     def _reporting(self, cell: RunningCell) -> Callable[[Event], None]:
         duration_s = cell.planned.cell.duration_s
@@ -220,7 +226,7 @@ class Sweep:
 
     def _complete(self, name: str, ended: Finished) -> None:
         self.outcome.results[name] = CellResult(
-            name, ended.verdict, ended.identical, runs=self._runs[name]
+            name, ended.verdict, ended.identical, runs=self._attempt(name)
         )
         same = "all products identical" if ended.identical else "PRODUCTS DIFFER"
         if ended.lacking and ended.identical:
@@ -232,4 +238,5 @@ def resumed(run: RunDirectory, name: str) -> CellResult:
     """Return the result of a cell that was taken over."""
     raw = json.loads((run.cells / name / "verdict.json").read_text())
     same = any(c["name"] == "products identical" and c["status"] != "fail" for c in raw["checks"])
-    return CellResult(name, raw["verdict"], same, resumed=True)
+    runs = run_of(run.cells / name).get("attempt", 1)
+    return CellResult(name, raw["verdict"], same, resumed=True, runs=runs)

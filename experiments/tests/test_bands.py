@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
@@ -388,6 +389,63 @@ def test_a_cell_that_failed_is_an_error_beside_the_bands(
     assert case.get("name") == "ldm6-y"
     assert ET.parse(xml).getroot()[0].get("tests") == "9"
     assert "**ldm6-y**\n```\nno end within 9 s" in summary.read_text()
+
+
+@pytest.mark.parametrize("text", ['{"failed": ["a"]}', '{"failed": {"a": 1}}', "[]"])
+def test_a_manifest_that_is_not_one_is_named(
+    run: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (run / "manifest.json").write_text(text)
+    assert cli.main(["regression", "--run", str(run)]) == 1
+    assert f"found {run}/manifest.json without the " in capsys.readouterr().err
+
+
+def test_a_run_of_another_experiment_is_refused(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "manifest.json").write_text('{"experiment": "synthetic"}')
+    assert cli.main(["regression", "--run", str(run)]) == 2
+    said = capsys.readouterr().err
+    assert f"--run: found {run}, a run of synthetic; valid: a run of regression" in said
+    own = tmp_path / "own.yaml"
+    own.write_text(TEXT.replace("experiment: x", "experiment: synthetic"))
+    assert cli.main(["regression", "--bands", str(own)]) == 2
+    said = capsys.readouterr().err
+    assert f"--bands: found {own}, bands of synthetic; valid: bands of regression" in said
+
+
+def test_a_run_that_is_not_there_is_bad_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["regression", "--run", str(tmp_path / "none")]) == 2
+    captured = capsys.readouterr()
+    assert f"--run: found no run in {tmp_path}/none; valid: a run directory," in captured.err
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize("option", ["--junit", "--summary"])
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [("there", "a directory"), ("file/x/y", "no directory"), ("sealed/x", "no right to write")],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    option: str,
+    place: str,
+    found: str,
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "sealed").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(regression, "_make", lambda _: pytest.fail("it ran"))
+    writable = os.access
+    monkeypatch.setattr(os, "access", lambda p, m: "sealed" not in str(p) and writable(p, m))
+    assert cli.main(["regression", option, str(tmp_path / place)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"{option}: found {tmp_path}/")
+    assert found in said and "; valid: " in said
 
 
 def test_a_run_without_metrics_is_an_error_in_junit(

@@ -147,6 +147,18 @@ def test_points_of_two_runs_with_their_difference(tmp_path: Path, capsys: Output
     assert (pages / "index.html").read_text() == before
 
 
+def test_runs_of_other_seeds_are_not_paired(tmp_path: Path, capsys: Output) -> None:
+    runs = []
+    for name, first in (("1", 1), ("2", 5)):
+        cells = [SyntheticCell("ldm6", repeat=n) for n in range(2)]
+        told = [{"repeat": n, "seed": first + n} for n in range(2)]
+        manifest = {"experiment": "x", "cells": told}
+        runs.append(write_synthetic_run(tmp_path / "x" / name, *cells, manifest=manifest))
+    text = compared(capsys, *runs)
+    assert "B - A: of the means over the repeats, whose seeds differ between the runs" in text
+    assert "same seed" not in text
+
+
 def test_many_runs_show_every_value(tmp_path: Path, capsys: Output) -> None:
     runs = [run(tmp_path, str(us), SyntheticCell("ldm6", late_us=us)) for us in range(5)]
     text = compared(capsys, *runs)

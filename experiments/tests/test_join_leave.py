@@ -18,6 +18,7 @@ from experiments.design.expansion import disk_needed_bytes
 from experiments.design.join_leave_expansion import (
     JoinLeaveCell,
     expand,
+    feeds_of,
     prepare,
     traces_of,
 )
@@ -242,3 +243,10 @@ def test_levels_of_what_varies(spec: JoinLeaveSpec) -> None:
     assert ends == {"join", "leave"}  # none is killed
     assert "kill" in {event.what for event in cells[1].script}
     assert JoinLeaveCell.from_dict(json.loads(json.dumps(cells[1].to_dict()))) == cells[1]
+
+
+def test_a_rate_that_rounds_to_nothing_is_refused() -> None:
+    spec = load_as(JoinLeaveSpec, find("join-leave"))
+    fixed = spec.parameters.model_copy(update={"r_mc": 1e-12})
+    with pytest.raises(UsageError, match="^r_mc: found 1e-12 x .* = 0 bit/s; valid: 1000 bit/s"):
+        feeds_of(spec.model_copy(update={"parameters": fixed}))

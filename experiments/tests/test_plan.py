@@ -90,7 +90,7 @@ def lossy(**changes: Any) -> ExperimentSpec:
 
 
 def test_expansion_is_the_product_of_the_levels_and_repeats() -> None:
-    block = factors(receivers=[4, 8], rate_bps=[10, 20], loss=[0, 0.01])
+    block = factors(receivers=[4, 8], rate_bps=[10_000, 20_000], loss=[0, 0.01])
     spec = lossy(factors=(block,), repeats=3)
     cells = expand(spec, "quick")
     assert len(cells) == 2 * 2 * 2 * 2 * 3
@@ -244,3 +244,23 @@ def test_the_digest_sees_every_parameter_and_the_trace(cells: dict[str, CellSpec
         changed = CellSpec(**{**vars(cell), field.name: other})
         assert changed.digest("1 x\n") != digest
     assert CellSpec.from_dict(cell.to_dict()) == cell
+
+
+@pytest.mark.parametrize(
+    ("name", "factor", "shown"),
+    [
+        ("r_mc", 1e-12, "1e-12 x 20000000 bit/s = 0 bit/s"),
+        ("r_uc", 1e-5, "1e-05 x 20000000 bit/s = 200 bit/s"),
+        ("r_mc", 1e6, "1e+06 x 20000000 bit/s = 20000000000000 bit/s"),
+    ],
+)
+def test_rates_that_traffic_control_cannot_have_are_refused(
+    name: str, factor: float, shown: str
+) -> None:
+    spec = load_as(ExperimentSpec, find("lossy"))
+    changed = spec.model_copy(
+        update={"parameters": spec.parameters.model_copy(update={name: factor})}
+    )
+    with pytest.raises(UsageError) as caught:
+        expand(changed)
+    assert str(caught.value) == f"{name}: found {shown}; valid: 1000 bit/s to 1e12 bit/s"

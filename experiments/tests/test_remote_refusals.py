@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from common.shell import NetworkError
+from experiments import cli
 from experiments.design import join_leave_expansion, trace_input
 from experiments.design.conditions import Conditions
 from experiments.design.expansion import CellSpec
@@ -111,8 +111,22 @@ def test_nothing_is_installed_for_what_is_refused(
     flows = planned(dataclasses.replace(cells["ldm7"], background_flows=1), geni5)
     with pytest.raises(UsageError):
         real_hosts.clock_of(HOSTS, options, [ldm, flows])
-    with pytest.raises(NetworkError, match="found host 'nobody'"):
+    with pytest.raises(UsageError, match="^--inventory: hosts.ini: found host 'nobody'"):
         real_hosts.clock_of([RemoteHost("nobody", "a", "a")], options, [ldm])
     assert installed == []
     real_hosts.clock_of(HOSTS, options, [ldm])
     assert installed == [Path("hosts.ini")]
+
+
+@pytest.mark.parametrize("text", [None, "[a\n", "a ansible_port=x\n", "[group]\n"])
+def test_a_bad_inventory_is_bad_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
+    path = tmp_path / "hosts.ini"
+    if text is not None:
+        path.write_text(text)
+    assert cli.main(["remote", "lossy", "--inventory", str(path), "--dry-run"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("--inventory: ")
+    assert "; valid: " in said
+    assert said.count("\n") == 1

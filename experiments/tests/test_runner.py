@@ -390,7 +390,7 @@ def test_an_interruption_anywhere_leaves_no_half_cell(tmp_path: Path, stage: Sta
         result = run(place, what, resume=True)
         assert sorted([*stage.played, *complete]) == ["ldm6-m2-r20-p1", "ldm7-m2-r20-p1"], at
         assert {c.cell for c in result.cells if c.resumed} == set(complete), at
-        assert partial_runs(place / "runs", "lossy") == [], at
+        assert list(partial_runs(place / "runs", "lossy")) == [], at
         assert [p.name for p in folder.glob(".*")] == [], at
 
 
@@ -424,9 +424,9 @@ def test_a_killed_runner_leaves_what_can_be_resumed(tmp_path: Path, stage: Stage
         list(good(job, out))  # type: ignore[arg-type]
         digests.write_cell(out)
     directory.complete_cell(whole.cell.cell)
-    assert partial_runs(tmp_path / "runs", "lossy") == []  # it is still being made
+    assert list(partial_runs(tmp_path / "runs", "lossy")) == []  # it is still being made
     os.close(directory._lock.fileno())  # what the kernel does when a process is killed
-    assert partial_runs(tmp_path / "runs", "lossy") == [directory.path]
+    assert list(partial_runs(tmp_path / "runs", "lossy")) == [directory.path]
     result = run(tmp_path, resume=True)
     assert stage.played == [half.cell.cell]
     assert {c.cell: c.resumed for c in result.cells} == {

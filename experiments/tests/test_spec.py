@@ -245,3 +245,11 @@ def test_mistakes_in_blocks_of_factors(tmp_path: Path) -> None:
     line = 3 + text[: text.index("factors:")].count("\n")
     (found,) = mistakes(tmp_path, text)
     assert found.startswith(f"{line}: found 0 in factors[1].receivers")
+
+
+@pytest.mark.parametrize("text", ["", "[" * 30 + "]" * 30, "[" * 3000 + "]" * 3000])
+def test_a_file_without_an_experiment_is_told_what_is_valid(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecErrors, match=r"own.yaml:\d+: found .*; valid: an experiment$"):
+        load(path)

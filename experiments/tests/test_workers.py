@@ -6,17 +6,21 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import subprocess
 import tarfile
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from experiments import cli
 from experiments.cells.job import Job
 from experiments.design.expansion import CellSpec
 from experiments.design.spec import UsageError
 from experiments.runs.cell_process import CellProblem
-from experiments.workers import environment, local, parcel
+from experiments.workers import environment, local, parcel, slurm_clock
 from experiments.workers.address import DaskAddress, SlurmAddress, parse
 from experiments.workers.parcel import Ended, Parcel, ParcelError, Terms
 from experiments.workers.remote import Told, Workers
@@ -254,3 +258,32 @@ def test_the_array_runs_the_cell_of_its_index(tmp_path: Path) -> None:
             check=True,
         )
         assert done.stdout.endswith(f"worker-cell {place}\n")
+
+
+@pytest.mark.parametrize("port", ["0", "-1", "65536", "99999", "http"])
+def test_a_port_that_does_not_exist_is_refused_before_workers_start(
+    port: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(local, "serve", lambda _: pytest.fail("it began"))
+    assert cli.main(["workers", "--port", port]) == 2
+    assert capsys.readouterr().err == f"--port: found '{port}'; valid: 1 to 65535\n"
+
+
+def test_a_lease_is_renewed_while_the_run_does_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A judgement between two polls may take longer than workers wait for a run."""
+    monkeypatch.setattr(slurm_clock, "RENEW_S", 0.05)
+    lease = slurm_clock.Lease()
+    path = tmp_path / "work/lease"
+    lease.keep(path)
+    os.utime(path, (0, 0))
+    deadline = time.monotonic() + 20
+    while path.stat().st_mtime == 0 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert path.stat().st_mtime > 0
+    path.unlink()
+    time.sleep(0.2)
+    assert not path.exists()  # else it would return while the run removes its work
+    lease.end()
+    assert "lease" not in {thread.name for thread in threading.enumerate()}

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from common.quantities import MOST_PORT
 from experiments.design.spec import UsageError
 
 VALID: Final = "tcp://HOST:PORT, tls://HOST:PORT (a Dask scheduler) or slurm:PARTITION"
@@ -38,6 +39,6 @@ def parse(text: str, option: str = "--at") -> DaskAddress | SlurmAddress:
     """Return the address that a text names. Raises UsageError."""
     if found := _SLURM.fullmatch(text):
         return SlurmAddress(found["partition"])
-    if (found := _DASK.fullmatch(text)) and 0 < int(found["port"]) < 65536:
+    if (found := _DASK.fullmatch(text)) and 0 < int(found["port"]) <= MOST_PORT:
         return DaskAddress(text)
     raise UsageError(f"{option}: found '{text}'; valid: {VALID}")

@@ -33,7 +33,7 @@ def check_options(options: RunOptions) -> None:
         ("--build", options.build.resolve() != BUILD.resolve()),
     ):
         if given:
-            raise UsageError(f"--at: found {name}; valid: without it, workers have their own")
+            raise UsageError(f"--at: found {name}; valid: without it (workers have their own)")
 
 
 def clock_at(options: RunOptions, planned: Sequence[Planned]) -> RemoteClock:

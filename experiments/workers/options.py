@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from common.command_line import count
+from common.command_line import count, port
 
 LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 8786
@@ -33,4 +33,4 @@ class WorkersOptions:
             help="Where the scheduler listens. Anyone who reaches it can run programs as you.",
         ),
     ] = LOOPBACK
-    port: Annotated[int, typer.Option(parser=count, metavar="N", help="Its port.")] = PORT
+    port: Annotated[int, typer.Option(parser=port, metavar="N", help="Its port.")] = PORT

@@ -11,6 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -182,6 +183,35 @@ class SlurmProcess:
         self._code = self._code if self._code is not None else 1
 
 
+class Lease:
+    """A file by which cells see that the run still waits for them. A thread renews it: between two
+    polls, a run may judge its cells for longer than they wait."""
+
+    def __init__(self) -> None:
+        self.path: Path | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+
+    def keep(self, path: Path) -> None:
+        """Make the file, and renew it until `end`. Raises OSError."""
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        self.path = path
+        self._thread.start()
+
+    def _renew(self) -> None:
+        while not self._over.wait(RENEW_S):
+            if self.path is not None:
+                with contextlib.suppress(OSError):  # it is removed before the clock ends
+                    os.utime(self.path)
+
+    def end(self) -> None:
+        """Renew it no longer. Idempotent."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+
 class SlurmClock:
     """The nodes of a partition, one core for each cell."""
 
@@ -195,8 +225,8 @@ class SlurmClock:
         self._name = f"downpour-{uuid.uuid4().hex[:12]}"
         self._waiting: list[SlurmProcess] = []
         self._queue: dict[str, State] = {}
-        self._looked = self._renewed = 0.0
-        self._lease: Path | None = None
+        self._looked = 0.0
+        self._lease = Lease()
         self._arrays = 0
         try:
             cores = self._cores()
@@ -219,15 +249,15 @@ class SlurmClock:
         together. Raises CellProblem."""
         place = job.work / "parcel"
         place.mkdir()
-        if self._lease is None:
-            self._lease = job.work.parent.parent / "lease"
+        if self._lease.path is None:
+            self._lease.keep((job.work.parent.parent / "lease").resolve())
         needed = memory_bytes(job.cell, int(job.trace_info["bytes"]))
         terms = dataclasses.replace(
             self._terms,
             memory_bytes=needed,
             environment=self.workers.demanded,
             out=str(out.resolve()),
-            lease=str(self._lease.resolve()),
+            lease=str(self._lease.path),
         )
         Parcel.of(job, terms).unpack(place)
         process = SlurmProcess(self, place.resolve(), out, needed)
@@ -235,13 +265,10 @@ class SlurmClock:
         return process
 
     def attend(self) -> None:
-        """Submit what is prepared, renew the lease, and query the queue when it is time."""
+        """Submit what is prepared, and query the queue when it is time."""
         if self._waiting:
             self._submit()
         now = time.monotonic()
-        if self._lease is not None and now - self._renewed >= RENEW_S:
-            self._lease.touch()
-            self._renewed = now
         if now - self._looked >= LOOK_S:
             self._looked = now
             with contextlib.suppress(CellProblem):  # a controller that restarts will answer again
@@ -291,5 +318,6 @@ class SlurmClock:
 
     def close(self) -> None:
         """End what is left of this run's jobs."""
+        self._lease.end()
         with contextlib.suppress(CellProblem):
             _slurm("scancel", f"--name={self._name}")

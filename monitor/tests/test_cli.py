@@ -169,8 +169,8 @@ def test_minutes_that_are_not_there(tmp_path: Path, called: Called) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--port", "65536"), "--port: found 65536; valid: 0 to 65535"),
-        (("--port", "-1"), "--port: found -1; valid: 0 to 65535"),
+        (("--port", "65536"), "--port: found '65536'; valid: 0 to 65535"),
+        (("--port", "-1"), "--port: found '-1'; valid: 0 to 65535"),
         (("--listen", "localhost", "--port", "{taken}"), "port {taken}: Address already in use"),
         (("--listen", "0.0.0.0"), "found 0.0.0.0 without --token-file"),
         (("--listen", "192.0.2.1", "--token-file", "{folder}/good"), "found 192.0.2.1 port 8750"),

@@ -185,12 +185,17 @@ def comparable(y: Sequence[Estimate]) -> list[Estimate]:
     ]
 
 
-def difference(a: Estimate, b: Estimate) -> Estimate:
+def difference(a: Estimate, b: Estimate, *, same_seeds: bool = True) -> Estimate:
     """Return a - b: paired over the shared repeats, if there are at least two (or if each has one,
-    the same); else Welch's t for two samples, whose seeds differ. For bootstraps, the ends are
-    compared, which is wider than 95 %. With one run each, there is no interval."""
-    pairs = common(a, b)
-    if (runs := _same_run(a, b)) and (found := moving_block.interval_of_difference(*runs)):
+    the same); else, or without `same_seeds`, Welch's t for two samples, whose seeds differ. For
+    bootstraps, the ends are compared, which is wider than 95 %. With one run each, there is no
+    interval."""
+    pairs = common(a, b) if same_seeds else []
+    if (
+        same_seeds
+        and (runs := _same_run(a, b))
+        and (found := moving_block.interval_of_difference(*runs))
+    ):
         return _of_blocks(a.mean - b.mean, found, a, runs[0])
     if len(a.values) == len(b.values) == len(pairs) == 1 and min(a.n, b.n) > 1:
         low, high = a.low - b.high, a.high - b.low

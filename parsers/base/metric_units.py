@@ -229,3 +229,8 @@ def to_si(value: float, unit: str, metric: Metric) -> float:
     if factor is None:
         raise ValueError(f"unit {unit!r} of {metric.name}; valid: {', '.join(factors)}")
     return value * factor
+
+
+def two_digits(value: float) -> str:
+    """Return a number with two digits, and without an exponent up to a million: 130, 4.2."""
+    return f"{float(f'{value:.2g}'):g}"

@@ -108,9 +108,9 @@ def whole(points: Sequence[Point]) -> list[Point]:
     return [p for p in points if not any(name in p.factors for name in APART)]
 
 
-def agreement(then: Sequence[Point], now: Sequence[Point]) -> Agreement:
-    """Compare the points of two runs with the same base seed: repeats with the same number are
-    paired."""
+def agreement(then: Sequence[Point], now: Sequence[Point], *, same_seeds: bool = True) -> Agreement:
+    """Compare the points of two runs. `same_seeds`: repeats with the same number have the same
+    seed, and are paired."""
     before, after = whole(then), whole(now)
     compared: list[Compared] = []
     only_then: list[str] = []
@@ -127,7 +127,7 @@ def agreement(then: Sequence[Point], now: Sequence[Point]) -> Agreement:
                 continue
             # The pieces of one run do not show how much another run would differ.
             a, b = intervals.within_repeats(a), intervals.within_repeats(b)
-            change = intervals.difference(b, a)
+            change = intervals.difference(b, a, same_seeds=same_seeds)
             covers = change.covers(0.0) if change.has_interval else None
             compared.append(Compared(point.label, metric, a, b, change, covers))
     return Agreement(tuple(compared), tuple(only_then), tuple(only_now))

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from parsers.base import intervals, power
 from parsers.base.intervals import Estimate
+from parsers.base.metric_units import two_digits
 from parsers.measure import undecided
 from parsers.measure.undecided import HELD, NOT_DECIDABLE, NOT_HELD, Decider, Verdict
 from parsers.read.published import Claim
@@ -72,7 +73,9 @@ class _Change:
     @property
     def sees(self) -> str:
         seen = power.visible(self.of) if self.of_logarithms else None
-        return "" if seen is None else f"sees a change of {100 * math.expm1(seen):.2g} % or more"
+        if seen is None:
+            return ""
+        return f"sees a change of {two_digits(100 * math.expm1(seen))} % or more"
 
 
 def _fitted(claim: Claim, values: Sequence[Estimate]) -> _Change | None:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from parsers.base import intervals, power
 from parsers.base.intervals import Estimate
+from parsers.base.metric_units import two_digits
 
 Verdict = Literal["held", "not held", "not decidable"]
 HELD: Final[Verdict] = "held"
@@ -42,7 +43,7 @@ def sees_ratio(steps: Iterable[Estimate]) -> str:
     found = [s for s in seen if s is not None]
     if not found or len(found) < len(seen):
         return ""
-    return f"sees a change of {100 * math.expm1(max(found)):.2g} % or more"
+    return f"sees a change of {two_digits(100 * math.expm1(max(found)))} % or more"
 
 
 def sees_share(found: Estimate, scale: float) -> str:
@@ -50,7 +51,7 @@ def sees_share(found: Estimate, scale: float) -> str:
     seen = power.visible(found)
     if seen is None or not scale:
         return ""
-    return f"sees a difference of {100 * seen / abs(scale):.2g} % or more"
+    return f"sees a difference of {two_digits(100 * seen / abs(scale))} % or more"
 
 
 def sees_value(found: Estimate, scale: float, unit: str) -> str:
@@ -58,7 +59,7 @@ def sees_value(found: Estimate, scale: float, unit: str) -> str:
     seen = power.visible(found)
     if seen is None:
         return ""
-    return f"sees a difference of {seen / scale:.2g} {unit}".rstrip() + " or more"
+    return f"sees a difference of {two_digits(seen / scale)} {unit}".rstrip() + " or more"
 
 
 def repeats(found: Estimate, distance: float) -> Decider:
@@ -82,7 +83,7 @@ def repeats(found: Estimate, distance: float) -> Decider:
     longer = (seen / distance) ** 2
     if longer > power.MOST_REPEATS:
         return Decider(f"a run more than {power.MOST_REPEATS} times as long would")
-    return Decider(f"repeats, or a run {max(longer, 1.1):.2g} times as long, would", True)
+    return Decider(f"repeats, or a run {two_digits(max(longer, 1.1))} times as long, would", True)
 
 
 def repeats_by_sign(found: Estimate, distance: float) -> Decider:

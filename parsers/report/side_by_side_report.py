@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from common.counting import counted
-from parsers.base.metric_units import Value
+from parsers.base.metric_units import Value, two_digits
 from parsers.measure.side_by_side import (
     COMPARED,
     RUNS_ON,
@@ -51,7 +51,7 @@ def _amount(name: str, value: float | None) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return "n/a" if value is None else f"{100 * value:.2g} %"
+    return "n/a" if value is None else f"{two_digits(100 * value)} %"
 
 
 def repeats_title(found: Repeats) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from parsers.base.factors import show
 from parsers.base.intervals import Estimate
@@ -64,8 +65,17 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def points_section(points: Mapping[str, Sequence[Point]], published: Published) -> Section | None:
-    """Return the points that more than one run has. `points`: by the runs' letters."""
+PAIRED: Final = (
+    "over repeats of the same number, which have the same seed, where both runs have them"
+)
+UNPAIRED: Final = "of the means over the repeats, whose seeds differ between the runs"
+
+
+def points_section(
+    points: Mapping[str, Sequence[Point]], published: Published, *, same_seeds: bool
+) -> Section | None:
+    """Return the points that more than one run has. `points`: by the runs' letters. `same_seeds`:
+    their repeats of the same number have the same seed."""
     plain = {letter: whole(found) for letter, found in points.items()}
     names = list(
         dict.fromkeys([*asked(published, [p for f in plain.values() for p in f]), *DECISIVE])
@@ -73,13 +83,12 @@ def points_section(points: Mapping[str, Sequence[Point]], published: Published) 
     metrics = [n for n in METRICS if n in names]
     if len(plain) == 2:
         (a, then), (b, now) = plain.items()
-        found = agreement(then, now)
+        found = agreement(then, now, same_seeds=same_seeds)
         short, at = _short_labels([*then, *now])
         tables = tuple(_pair_tables(found, metrics, a, b, short, at))
         sentences = [
-            f"{b} - {a}: over repeats of the same number, which have the same seed, where both runs"
-            " have them; 95 % confidence intervals; one run of a point has none. 0 in bar: the"
-            " interval of the difference includes 0.",
+            f"{b} - {a}: {PAIRED if same_seeds else UNPAIRED}; 95 % confidence intervals; one run"
+            " of a point has none. 0 in bar: the interval of the difference includes 0.",
             f"{agreement_text(found, a, b)}.",
         ]
     else:

@@ -44,6 +44,18 @@ def test_a_shift_in_every_repeat_is_seen() -> None:
     assert found.verdict == "differ"
 
 
+def test_repeats_of_other_seeds_are_not_paired() -> None:
+    """The same shift, within the spread of the repeats: only a pair of equal seeds shows it."""
+    then = [point(m, throughput=[1.0, 20.0, 300.0]) for m in (4, 8)]
+    now = [point(m, throughput=[1.1, 20.1, 300.101]) for m in (4, 8)]
+    assert len(agreement(then, now).outside) == 2
+    found = agreement(then, now, same_seeds=False)
+    assert found.outside == ()
+    assert "Welch" in found.compared[0].difference.method
+    one = [point(4, throughput=[1.0])]
+    assert agreement(one, one, same_seeds=False).verdict == "not decidable"
+
+
 def test_only_decisive_metrics_count() -> None:
     then, now = [point(8, throughput_sets=[1.0, 1.0])], [point(8, throughput_sets=[2.0, 2.0])]
     found = agreement(then, now)

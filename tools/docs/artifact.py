@@ -18,7 +18,7 @@ from experiments.design.spec import at_level, find, load
 from experiments.design.spec_options import override
 from experiments.runs import preparation
 from parsers.base.factors import FACTORS, Scalar
-from parsers.base.metric_units import METRICS
+from parsers.base.metric_units import METRICS, two_digits
 from parsers.measure.sweep import APART
 from parsers.measure.undecided import NOT_DECIDABLE
 from parsers.read.cell_files import NO_CPU
@@ -29,6 +29,7 @@ PAGE: Final = ROOT / "docs/artifact.md"
 RESULTS: Final = ROOT / "docs/results"
 # Repeats in these reports replayed different hours; today, repeats are windows of one hour.
 OTHER_HOURS: Final = frozenset({"fileset", "ldm6-vs-ldm7", "loss-sweep", "vlan-rate"})
+_EXPONENT: Final = re.compile(r"\b\d\.\de\+0\d\b")
 VARIABLES: Final = {  # option of `downpour run` -> variable of make
     "--seed": "SEED",
     "--repeats": "REPEATS",
@@ -99,7 +100,12 @@ def judged(report: str) -> Iterator[tuple[str, str, str, str]]:
         if not line.startswith("| "):
             return
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        yield cells[0], cells[1], cells[2], cells[3]
+        yield cells[0], cells[1], _EXPONENT.sub(_plain_number, cells[2]), cells[3]
+
+
+def _plain_number(found: re.Match[str]) -> str:
+    """Return 410 for 4.1e+02, as older reports have it."""
+    return two_digits(float(found[0]))
 
 
 def quick_times(page: str) -> dict[str, str]:
@@ -135,7 +141,7 @@ def more(name: str, claim: Claim, figures: str) -> str:
     if found is None:
         return "; `UNTIL_DECIDED=1` adds repeats"
     hours = int(found[2]) * seconds_of(name, claim) / 3600
-    return f"; {found[1]} {found[2]} repeats would: {hours:.2g} core hours"
+    return f"; {found[1]} {found[2]} repeats would: {two_digits(hours)} core hours"
 
 
 def seconds_of(name: str, claim: Claim) -> float:

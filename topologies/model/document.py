@@ -116,7 +116,7 @@ def parse_document(text: str, file: str, what: str = "a topology") -> Document:
     document = Document(file)
     if root is None:
         raise TopologyErrors([Error(file, 1, "an empty file", what)])
-    _Builder(document, yaml).build(root)
+    _Builder(document, yaml, what).build(root)
     return document
 
 
@@ -127,8 +127,8 @@ def _quote_line(text: str, line: int) -> str:
 
 
 class _Builder:
-    def __init__(self, document: Document, yaml: YAML) -> None:
-        self.document = document
+    def __init__(self, document: Document, yaml: YAML, what: str) -> None:
+        self.document, self.what = document, what
         self.constructor = yaml.constructor
         self.values = 0
 
@@ -141,7 +141,7 @@ class _Builder:
         self.values += 1
         if self.values > MAX_VALUES or len(place) > MAX_DEPTH:
             found = "too many values or too deeply nested"
-            raise TopologyErrors([Error(self.document.file, line, found, "a topology")])
+            raise TopologyErrors([Error(self.document.file, line, found, self.what)])
         if isinstance(node, MappingNode):
             return self._mapping(node, place)
         if isinstance(node, SequenceNode):

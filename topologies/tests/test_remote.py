@@ -17,7 +17,7 @@ from common.shell import NetworkError
 from topologies.remote import channel, checkout, connection, inventory
 from topologies.remote.connection import Connection
 from topologies.remote.host import Host
-from topologies.remote.inventory import RemoteHost
+from topologies.remote.inventory import InventoryError, RemoteHost
 from topologies.remote.tunnels import Tunnel
 
 FILE = Path("hosts.ini")
@@ -63,6 +63,10 @@ def test_a_host_has_what_the_inventory_says() -> None:
             "hosts.ini: found host 'a' twice; valid: each once (downpour_host)",
         ),
         (
+            {"a": {"ansible_port": "ssh"}},
+            "hosts.ini, a: found ansible_port='ssh'; valid: 1 to 65535",
+        ),
+        (
             {"a": {"downpour_circuit": "e1", "downpour_hub_circuit": "e2,e3"}},
             "hosts.ini, a: found downpour_circuit='e1'; valid: two interfaces, for the path and "
             "for control (eth1.701,eth1.702), together with downpour_hub_circuit",
@@ -82,19 +86,60 @@ def test_a_host_has_what_the_inventory_says() -> None:
     ],
 )
 def test_wrong_inventories(variables: dict[str, dict[str, str]], message: str) -> None:
-    with pytest.raises(NetworkError) as caught:
+    with pytest.raises(InventoryError) as caught:
         inventory.hosts_of(variables, FILE)
     assert str(caught.value) == message
 
 
 def test_a_host_that_the_topology_lacks() -> None:
-    with pytest.raises(NetworkError, match="found host 'x'; valid: p, q"):
+    with pytest.raises(InventoryError, match="found host 'x'; valid: p, q"):
         inventory.check_names([RemoteHost("x", "a", "a")], ["p", "q"], FILE)
 
 
 def test_an_inventory_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(NetworkError, match="found no inventory .*; valid: a file of Ansible"):
+    with pytest.raises(InventoryError, match="found no inventory .*; valid: a file of Ansible"):
         inventory.read(tmp_path / "none.ini")
+
+
+# As ansible-inventory breaks its messages after 79 columns.
+WRAPPED = """[WARNING]:  * Failed to parse /home/somebody/testbed/inventories/hosts.ini with
+ini plugin: /home/somebody/testbed/inventories/hosts.ini:5: Expected key=value
+host variable assignment, got: binary
+[WARNING]: Unable to parse /home/somebody/testbed/inventories/hosts.ini as an
+inventory source
+ERROR! Completely failed to parse inventory source /home/somebody/testbed/inven
+"""
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An inventory that ansible-inventory, here a script, does not accept."""
+    script = tmp_path / "ansible-inventory"
+    script.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{WRAPPED}END\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "hosts.ini").touch()
+    yield tmp_path / "hosts.ini"
+
+
+def test_what_ansible_says_is_told_whole(said: Path) -> None:
+    with pytest.raises(InventoryError) as caught:
+        inventory.read(said)
+    assert str(caught.value) == (
+        f"{said}: found what Ansible cannot read (Failed to parse "
+        "/home/somebody/testbed/inventories/hosts.ini with ini plugin: "
+        "/home/somebody/testbed/inventories/hosts.ini:5: Expected key=value host variable "
+        "assignment, got: binary; Unable to parse /home/somebody/testbed/inventories/hosts.ini as "
+        "an inventory source; Completely failed to parse inventory source "
+        "/home/somebody/testbed/inven); valid: a file of Ansible (INI or YAML)"
+    )
+
+
+def test_an_inventory_that_takes_too_long(said: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (said.parent / "ansible-inventory").write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr(inventory, "READ_S", 0.5)
+    with pytest.raises(NetworkError, match=r"hosts.ini: found no answer .* within 0.5 s; valid: "):
+        inventory.read(said)
 
 
 def test_both_ends_of_a_tunnel_agree() -> None:
