@@ -76,6 +76,7 @@ cells/: one cell, in its own process and network namespace.
 | counters_page, counters_log | read the counters pages of programs; record them each second |
 | background_traffic | competing TCP flows |
 | rivals, short_flows | a competing session; short TCP connections |
+| congestion_control | TCP's algorithm: setting it, and what connections use |
 | pauses | a receiver that cannot keep up: its programs stop now and then |
 | queue_place | where product queues are: in memory or on disk |
 | run_directory | directories of runs and cells: complete or absent |
@@ -94,7 +95,8 @@ runs/: the cells of an experiment, one after the other or several at once.
 | estimates, progress | how long cells take; what is shown meanwhile |
 | records, manifest, digests | what a run records about itself |
 | resume, repeat | continue with an interrupted run; run one again from its manifest |
-| compare, verify | set runs side by side; check that files and figures are unchanged |
+| compare, comparison_files | set runs side by side; write what that found |
+| verify | check that files and figures are unchanged |
 
 workers/: cells on other machines.
 

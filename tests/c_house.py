@@ -36,6 +36,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
         "fmtp/src",
         "fmtp/tools",
         "transport/loop",
+        "transport/net",
         "transport/sim",
         "tests",
     ),

@@ -70,7 +70,7 @@ class CellRun(CellBase):
         self.window_bytes = congestion_window_bytes(
             self.cell.f_cwnd_factor, self.cell.r_uc_bps, self.max_rtt_ms
         )
-        self.tcp_found = self._tcp_others = ""
+        self._tcp, self._tcp_others = congestion_control.InForce(), ""
         p_i = self.cell.by_receiver(self.subscribers, "p_i")
         self.loss_of = {h: p_i.get(h, self.cell.loss) for h in self.subscribers}
         self.loss_models: dict[str, str] = {}  # subscriber -> hash, bursts, or random and why
@@ -166,7 +166,7 @@ class CellRun(CellBase):
     def look_back(self) -> None:
         """Read settings, delays and round trips again, after the replay."""
         self._tcp_others = congestion_control.others(
-            self.emulation, [self.publisher, *self.subscribers], self.tcp_found
+            self.emulation, [self.publisher, *self.subscribers], self._tcp.name
         )
         if self._cut is not None:
             self.emulation.mend(self._cut.name)
@@ -194,7 +194,7 @@ class CellRun(CellBase):
             )
         loss_text = {host: self._inject_loss(host) for host in self.multicast}
         hosts = [self.publisher, *self.subscribers]
-        self.tcp_found = congestion_control.choose(
+        self._tcp = congestion_control.choose(
             self.emulation, hosts, self.cell.tcp_congestion_control, self.window_bytes
         )
         self._set_tcp()
@@ -206,7 +206,7 @@ class CellRun(CellBase):
                 "loss_commands": loss_text,
                 "loss_models": self.loss_models,
                 "settings": [s.to_dict() for s in self.settings],
-                "tcp_congestion_control": self.tcp_found,
+                "tcp_congestion_control": self._tcp.text,
             },
         )
         if wrong := shaping.mismatches(self.settings):
@@ -535,7 +535,7 @@ class CellRun(CellBase):
             products=self.job.trace_info["products"],
             times=self.times,
             drained=self.drained,
-            tcp_found=self.tcp_found,
+            tcp_found=self._tcp.text,
             tcp_others=self._tcp_others,
             loss_model=loss_model.used_models(self.loss_models),
             rtt_measured_ms=self.rtt_measured_ms,
@@ -577,6 +577,6 @@ class CellRun(CellBase):
                 common["rtt_ms"],
                 self.window_bytes,
                 self.tbf_limit,
-                self.tcp_found,
+                self._tcp.text,
             ),
         }

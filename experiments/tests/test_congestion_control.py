@@ -40,7 +40,7 @@ def test_the_algorithm_of_each_connection(
             program = SimpleNamespace(name="up7", node="umass", pid=os.getpid())
             monkeypatch.setattr(census, "programs", lambda _: [program])
             emulation: Any = SimpleNamespace(pids={"umass": 1}, elsewhere={})
-            text = congestion_control.others(emulation, ["umass"], f"{one} (cwnd 85)")
+            text = congestion_control.others(emulation, ["umass"], one)
     assert sorted(found) == sorted([*before, one, other])
     assert f"umass {other}" in text
     assert f"umass {one}" not in text
