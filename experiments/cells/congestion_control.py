@@ -20,7 +20,7 @@ NAME_BYTES: Final = 16  # TCP_CA_NAME_MAX of linux/tcp.h
 
 
 @dataclass(frozen=True)
-class InForce:
+class Chosen:
     """An algorithm as people read it, with CTCP's window or the reason that it is not CTCP; and its
     name in the kernel, where each run registers its own CTCP."""
 
@@ -30,7 +30,7 @@ class InForce:
 
 def choose(
     emulation: Emulation, hosts: Sequence[str], asked: Sequence[str], window_bytes: int
-) -> InForce:
+) -> Chosen:
     """Set the first requested algorithm that every host's namespace accepts, and return it. Raises
     NetworkError."""
     show = ["sysctl", "-n", "net.ipv4.tcp_congestion_control"]
@@ -39,16 +39,16 @@ def choose(
         if name == "ctcp":
             packets = congestion_window_packets(window_bytes)
             if (own := emulation.use_ctcp(packets)) is not None:
-                return InForce(f"ctcp (cwnd {packets})", own)
+                return Chosen(f"ctcp (cwnd {packets})", own)
             note = f" (kernel cannot load ctcp: {emulation.ctcp_problem})"
             continue
         change = ["sysctl", "-q", "-w", f"net.ipv4.tcp_congestion_control={name}"]
         for host in hosts:
             emulation.run(host, change, check=False)
         if all(emulation.run(host, show).stdout.strip() == name for host in hosts):
-            return InForce(name + note, name)
+            return Chosen(name + note, name)
     found = sorted({emulation.run(host, show).stdout.strip() for host in hosts})
-    return InForce(" and ".join(found) + note, found[0])
+    return Chosen(" and ".join(found) + note, found[0])
 
 
 def in_use(pid: int) -> Iterator[str]:

@@ -70,7 +70,7 @@ class CellRun(CellBase):
         self.window_bytes = congestion_window_bytes(
             self.cell.f_cwnd_factor, self.cell.r_uc_bps, self.max_rtt_ms
         )
-        self._tcp, self._tcp_others = congestion_control.InForce(), ""
+        self._tcp, self._tcp_others = congestion_control.Chosen(), ""
         p_i = self.cell.by_receiver(self.subscribers, "p_i")
         self.loss_of = {h: p_i.get(h, self.cell.loss) for h in self.subscribers}
         self.loss_models: dict[str, str] = {}  # subscriber -> hash, bursts, or random and why
