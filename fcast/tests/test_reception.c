@@ -11,6 +11,15 @@
 
 #include "reception_impl.h"
 
+/* A block that anyone can announce: a code of rate 1/8. */
+static const struct fcast_fti forged = {.fec = FCAST_STAIRCASE,
+                                        .length = 160000,
+                                        .symbol_bytes = 16,
+                                        .block_max = 10000,
+                                        .n_max = 80000,
+                                        .n1 = 3,
+                                        .seed = 1};
+
 static int ignore(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
     (void)ctx;
@@ -24,13 +33,6 @@ static int ignore(void *ctx, uint64_t at, const void *bytes, size_t len)
  * Repeated at each 19 new symbols, 100 datagrams a second would keep the receiver busy. */
 static void a_failed_try_waits_for_symbols_that_pay_for_it(void **state)
 {
-    const struct fcast_fti fti = {.fec = FCAST_STAIRCASE,
-                                  .length = 160000,
-                                  .symbol_bytes = 16,
-                                  .block_max = 10000,
-                                  .n_max = 80000,
-                                  .n1 = 3,
-                                  .seed = 1};
     const struct fcast_place place = {.data = {.write = ignore}, .repair = {.write = ignore}};
     struct fcast_reception r;
     uint64_t restored;
@@ -38,7 +40,7 @@ static void a_failed_try_waits_for_symbols_that_pay_for_it(void **state)
     uint32_t id = 80000;
 
     (void)state;
-    assert_int_equal(fcast_reception_init(&r, &fti, 0, &place, &restored), 0);
+    assert_int_equal(fcast_reception_init(&r, &forged, 0, &place, &restored), 0);
     while (!r.work)
         assert_int_equal(
             fcast_reception_take(&r, (struct fcast_symbol){.block = 0, .id = --id}, bytes),
@@ -59,13 +61,7 @@ static void a_failed_try_waits_for_symbols_that_pay_for_it(void **state)
  * of its entries is listed by row and by symbol, 8 bytes in all. */
 static void the_matrix_counts(void **state)
 {
-    struct fcast_fti fti = {.fec = FCAST_STAIRCASE,
-                            .length = 160000,
-                            .symbol_bytes = 16,
-                            .block_max = 10000,
-                            .n_max = 80000,
-                            .n1 = 3,
-                            .seed = 1};
+    struct fcast_fti fti = forged;
 
     (void)state;
     uint64_t three = fcast_reception_bytes(&fti);

@@ -283,7 +283,7 @@ def _flat(claim: Claim, line: Line) -> Part:
     text = f"{100 * limit:g} %"
     if low > limit or high < -limit:
         return Part(line.label, NOT_HELD, numbers, f"it changes by more than {text}", sees)
-    if _some_pair_differs(line, limit * abs(mean)):
+    if _extremes_differ(top, bottom, len(line.y), limit * abs(mean)):
         reason = f"two points differ by more than {text}"
         return Part(line.label, NOT_HELD, numbers, reason, sees)
     if -limit <= low and high <= limit and share <= limit:
@@ -292,11 +292,10 @@ def _flat(claim: Claim, line: Line) -> Part:
     return Part(line.label, NOT_DECIDABLE, numbers, reason, sees, decider)
 
 
-def _some_pair_differs(line: Line, limit: float) -> bool:
-    """Return whether the largest and the smallest value differ by more than the limit. They were
-    chosen among all pairs, so their interval is wider, by Bonferroni's rule."""
-    top, bottom = (f(line.y, key=lambda e: e.mean) for f in (max, min))
-    pairs = len(line.y) * (len(line.y) - 1) // 2
+def _extremes_differ(top: Estimate, bottom: Estimate, points: int, limit: float) -> bool:
+    """Return whether the largest and the smallest of so many values differ by more than the limit.
+    They were chosen among all pairs, so their interval is wider, by Bonferroni's rule."""
+    pairs = points * (points - 1) // 2
     with intervals.at_confidence(1 - (1 - intervals.confidence()) / pairs):
         span = intervals.difference(top, bottom)
     return span.has_interval and span.low > limit
