@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fec/rs.h"
+#include "ldpc_kind.h"
 #include "reception_impl.h"
 
 /* The block in memory: what has arrived, and room for what is missing. */
@@ -96,8 +97,7 @@ static struct ldpc_matrix *matrix_of(struct fcast_reception *r, uint32_t block, 
     struct ldpc_matrix **m = &r->matrices[block >= r->partition.large_blocks];
 
     if (!*m)
-        *m = ldpc_matrix_new(r->fti.fec == FCAST_TRIANGLE ? LDPC_TRIANGLE : LDPC_STAIRCASE, w->k,
-                             w->n, r->fti.n1, r->fti.seed);
+        *m = ldpc_matrix_new(fcast_ldpc_kind(&r->fti), w->k, w->n, r->fti.n1, r->fti.seed);
     return *m;
 }
 

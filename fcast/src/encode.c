@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fec/ldpc.h"
 #include "fec/rs.h"
+#include "ldpc_kind.h"
 
 enum { SEED_ATTEMPTS = 30, SEED_TRIALS = 3, SMALL_TRIALS = 30, SMALL_K = 2000 };
 
@@ -63,8 +63,7 @@ static int encode_block(const struct fcast_fti *fti, int rs_kind, uint32_t k, ui
         rs_code_free(code);
         return 0;
     }
-    struct ldpc_matrix *m = ldpc_matrix_new(
-        fti->fec == FCAST_TRIANGLE ? LDPC_TRIANGLE : LDPC_STAIRCASE, k, n, fti->n1, fti->seed);
+    struct ldpc_matrix *m = ldpc_matrix_new(fcast_ldpc_kind(fti), k, n, fti->n1, fti->seed);
     if (!m)
         return -1;
     int error = ldpc_encode(m, fti->symbol_bytes, source, b->symbols + k);
@@ -133,7 +132,7 @@ uint32_t fcast_choose_seed(const struct fcast_fti *fti)
         return 1;
     /* Smaller blocks need more symbols, and more trials before a bad seed shows. */
     double limit = k >= 5000 ? 1.02 : k >= SMALL_K ? 1.03 : k >= 500 ? 1.06 : 1.2;
-    return ldpc_choose_seed(fti->fec == FCAST_TRIANGLE ? LDPC_TRIANGLE : LDPC_STAIRCASE, k, n,
+    return ldpc_choose_seed(fcast_ldpc_kind(fti), k, n,
                             fti->n1, 1, k < SMALL_K ? SMALL_TRIALS : SEED_TRIALS, limit,
                             SEED_ATTEMPTS);
 }

@@ -5,15 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ldpc_kind.h"
 #include "reception_impl.h"
 
 enum {
     WORD_BITS = 64,
     FIRST_SLOTS = 256,
     EVERY_SYMBOL_K = 1000,
-    RATE_MIN = 8,
-    SYMBOL_WORK = 26, /* bytes of a decoder and of a solve: see the structures of transport/fec */
-    ROW_WORK = 49
+    RATE_MIN = 8
 };
 /* A try that failed is repeated once so many symbols have come that they pay for it, with
  * about 0.1 ms each. Else a few datagrams a second could keep a receiver busy. */
@@ -32,19 +31,20 @@ static uint64_t all_symbols(const struct fcast_fti *fti, const struct fcast_part
            (p->blocks - p->large_blocks) * fcast_reception_n(fti, p->small);
 }
 
-/* Returns the size of the tables of two codes. Reed-Solomon: 33 bytes per coefficient; LDPC: 8
- * bytes per entry of the matrix, which has N1 in each source symbol's column and at most three in
- * each repair symbol's, and what a solve keeps of each symbol and row. */
+/* Returns the size of the tables of two codes (Reed-Solomon: 33 bytes per coefficient), and of an
+ * LDPC decoder. */
 static uint64_t codes_bytes(const struct fcast_fti *fti, const struct fcast_partition *p)
 {
-    const uint64_t k = p->large, n = fcast_reception_n(fti, p->large);
+    const uint32_t k = p->large;
+    const uint64_t n = fcast_reception_n(fti, k);
     const uint64_t kinds = p->large_blocks && p->large_blocks < p->blocks ? 2 : 1;
 
     if (fti->fec == FCAST_RS)
-        return k * 2 * 33 * (RS_N_MAX - k);
-    return fti->fec == FCAST_NO_CODE || n <= k
-               ? 0
-               : 8 * kinds * (k * fti->n1 + 3 * (n - k)) + n * SYMBOL_WORK + (n - k) * ROW_WORK;
+        return (uint64_t)k * 2 * 33 * (RS_N_MAX - k);
+    if (fti->fec == FCAST_NO_CODE || n <= k)
+        return 0;
+    return kinds * ldpc_matrix_bytes(fcast_ldpc_kind(fti), k, (uint32_t)n, fti->n1) +
+           ldpc_decoder_bytes(k, (uint32_t)n);
 }
 
 uint64_t fcast_reception_bytes(const struct fcast_fti *fti)

@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common.h"
+#include "file_limit.h"
 #include "fmtp_events.h"
 #include "qlog.h"
 #include "stored.h"
@@ -398,13 +398,8 @@ static void enter_sandbox(const struct run *run, const char *dir, bool off)
 static void raise_file_limit(const struct run *run)
 {
     enum { OTHERS = 64, PRODUCTS = 4096 }; /* the most in flight: see fmtp.h */
-    const rlim_t wanted = OTHERS + (rlim_t)PRODUCTS * run->nfeeds;
-    struct rlimit files;
 
-    if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= wanted)
-        return;
-    files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
-    (void)setrlimit(RLIMIT_NOFILE, &files);
+    file_limit_set(OTHERS + (size_t)PRODUCTS * run->nfeeds);
 }
 
 static void take_arguments(struct run *run, int argc, char **argv)

@@ -11,7 +11,7 @@
 #include "admission.h"
 #include "common/log.h"
 #include "common/log_peer.h"
-#include "privileges.h"
+#include "file_limit.h"
 
 #define SILENT_TOTAL 1024u
 #define SILENT_PER_ADDRESS 32u
@@ -74,7 +74,7 @@ struct acceptor *acceptor_open(struct loop *loop, int listen_fd, struct children
 {
     struct admission_limits limits = {SILENT_TOTAL, SILENT_PER_ADDRESS};
     struct acceptor *a = calloc(1, sizeof *a);
-    size_t files = privileges_open_files(SILENT_TOTAL + OTHER_FILES);
+    size_t files = file_limit_set(SILENT_TOTAL + OTHER_FILES);
 
     if (!a)
         return NULL;

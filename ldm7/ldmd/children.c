@@ -18,6 +18,7 @@
 #include "confine.h"
 #include "counters.h"
 #include "feeds.h"
+#include "file_limit.h"
 #include "lane.h"
 #include "places.h"
 #include "privileges.h"
@@ -265,7 +266,7 @@ static void set_rights(const struct child *what)
     case KIND_DOWN7: privileges_use_reserve(true); break;
     case KIND_CLIENT:
         privileges_renounce(true);
-        privileges_open_files(CLIENT_FILES);
+        file_limit_set(CLIENT_FILES);
         break;
     case KIND_DOWN6: privileges_renounce(true); break;
     default: privileges_renounce(false); break;

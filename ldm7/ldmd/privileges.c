@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -90,15 +89,4 @@ void privileges_renounce(bool forever)
         set_capabilities(0, 0, 0);
     if (dropped && forever)
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-}
-
-size_t privileges_open_files(size_t want)
-{
-    struct rlimit r;
-
-    if (getrlimit(RLIMIT_NOFILE, &r) < 0)
-        return 0;
-    r.rlim_cur = want < r.rlim_max ? want : r.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &r);
-    return r.rlim_cur;
 }

@@ -19,7 +19,5 @@ int privileges_drop(const char *user, char *why, size_t why_bytes);
 void privileges_use_reserve(bool inherit);
 /* Gives up privileges permanently. forever: executed programs cannot gain any either. */
 void privileges_renounce(bool forever);
-/* Raises the soft limit of open files to at most want; returns the new limit. */
-size_t privileges_open_files(size_t want);
 
 #endif

@@ -28,6 +28,9 @@ struct ldpc_matrix;
 struct ldpc_matrix *ldpc_matrix_new(enum ldpc_kind kind, uint32_t k, uint32_t n, unsigned n1,
                                     uint32_t seed);
 void ldpc_matrix_free(struct ldpc_matrix *matrix);
+/* Returns the most memory that such a matrix takes, in bytes; four times as much while it is
+ * made. */
+uint64_t ldpc_matrix_bytes(enum ldpc_kind kind, uint32_t k, uint32_t n, unsigned n1);
 
 uint32_t ldpc_k(const struct ldpc_matrix *matrix);
 uint32_t ldpc_n(const struct ldpc_matrix *matrix);
@@ -50,6 +53,10 @@ struct ldpc_decoder;
 /* Returns NULL with errno ENOMEM on failure. `matrix` must outlive the decoder. */
 struct ldpc_decoder *ldpc_decoder_new(const struct ldpc_matrix *matrix);
 void ldpc_decoder_free(struct ldpc_decoder *decoder);
+/* Returns the most memory that a decoder takes for n symbols of which k are source symbols, solving
+ * and decoding included, in bytes. Repair symbols that it computes and the dense system of a solve
+ * (at most 64 MiB) are not in it. */
+uint64_t ldpc_decoder_bytes(uint32_t k, uint32_t n);
 
 enum ldpc_arrival {
     LDPC_NEW,       /* it is needed: keep its bytes */

@@ -197,6 +197,17 @@ struct work {
     uint8_t *own;      /* missing repair symbols, then the right-hand sides of the dense system */
 };
 
+uint64_t ldpc_decoder_bytes(uint32_t k, uint32_t n)
+{
+    const struct ldpc_decoder *d = NULL;
+    const struct work *w = NULL;
+    const uint64_t id_bytes =
+        sizeof *d->state + sizeof *w->symbols + sizeof *w->seen + sizeof *w->is_needed;
+    const uint64_t row_bytes = sizeof *d->unknown + sizeof *d->last + sizeof *d->steps;
+
+    return sizeof *d + n * id_bytes + (n - k) * row_bytes + ldpc_solver_bytes(n, n - k);
+}
+
 /* Performs the steps that are needed; sources with a NULL pointer count as zeros. */
 static bool do_steps(const struct work *w, const struct ldpc_step *steps, size_t count,
                      uint8_t *const symbols[])

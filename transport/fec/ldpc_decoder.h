@@ -48,5 +48,7 @@ struct ldpc_decoder {
 };
 
 void ldpc_plan_free(struct ldpc_plan *plan);
+/* Returns the memory of a solve, but for the dense system. */
+uint64_t ldpc_solver_bytes(uint32_t n, uint32_t rows);
 
 #endif

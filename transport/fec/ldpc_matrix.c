@@ -209,6 +209,22 @@ struct ldpc_matrix *ldpc_matrix_new(enum ldpc_kind kind, uint32_t k, uint32_t n,
     return m;
 }
 
+uint64_t ldpc_matrix_bytes(enum ldpc_kind kind, uint32_t k, uint32_t n, unsigned n1)
+{
+    enum { FILLED = 2, STAIRCASE = 2 }; /* of each row: see fill_rows() and make_right() */
+    const struct ldpc_matrix *m = NULL;
+    const uint64_t rows = n - k;
+    uint64_t in_row = FILLED + STAIRCASE;
+
+    if (kind == LDPC_TRIANGLE) /* about 0.9 ln(row) entries more: fewer than its binary digits */
+        for (uint64_t left = rows; left; left /= 2)
+            in_row++;
+    const uint64_t edges = (uint64_t)n1 * k + in_row * rows;
+
+    return sizeof *m + edges * (sizeof *m->row_ids + sizeof *m->id_rows) +
+           (rows + 1) * sizeof *m->row_start + ((uint64_t)n + 1) * sizeof *m->id_start;
+}
+
 void ldpc_matrix_free(struct ldpc_matrix *matrix)
 {
     if (!matrix)

@@ -53,6 +53,17 @@ static void solver_free(struct solver *s)
     free(s->step_of);
 }
 
+uint64_t ldpc_solver_bytes(uint32_t n, uint32_t rows)
+{
+    const struct solver *s = NULL;
+    const uint64_t id_bytes = sizeof *s->state + sizeof *s->parent + sizeof *s->size +
+                              sizeof *s->number + sizeof *s->step_of;
+    const uint64_t row_bytes = sizeof *s->active + sizeof *s->last + sizeof *s->is_used +
+                               sizeof *s->ready + sizeof *s->plan.steps + sizeof *s->plan.inactive;
+
+    return sizeof *s + n * id_bytes + rows * row_bytes;
+}
+
 static bool solver_room(struct solver *s, const struct ldpc_decoder *d)
 {
     const struct ldpc_matrix *m = d->matrix;

@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "config.h"
+#include "file_limit.h"
 #include "line.h"
 #include "port.h"
 #include "report.h"
@@ -132,14 +132,6 @@ static void catch_signals(sigset_t *while_waiting)
     }
 }
 
-static void raise_file_limit(void)
-{
-    struct rlimit files = {.rlim_cur = CONFIG_MAX_LINES + 64, .rlim_max = CONFIG_MAX_LINES + 64};
-    struct rlimit now_allowed;
-    if (getrlimit(RLIMIT_NOFILE, &now_allowed) == 0 && now_allowed.rlim_cur < files.rlim_cur)
-        (void)setrlimit(RLIMIT_NOFILE, &files);
-}
-
 /* Reads the configuration; -1 after a message. */
 static int load(struct config *config, const char *path)
 {
@@ -227,7 +219,7 @@ int main(int argc, char **argv)
         return 2;
     sigset_t while_waiting;
     catch_signals(&while_waiting);
-    raise_file_limit();
+    file_limit_set(CONFIG_MAX_LINES + 64);
     int rc = serve(&relay, &while_waiting);
     close_relay(&relay);
     return rc;

@@ -388,12 +388,36 @@ static void test_a_costly_solve_is_given_up(void **state)
     ldpc_matrix_free(m);
 }
 
+/* Entries are counted in the matrices themselves: 8 bytes each, 8 for each row and each symbol. */
+static void test_no_matrix_is_larger_than_said(void **state)
+{
+    static const struct {
+        enum ldpc_kind kind;
+        uint32_t k, n;
+        unsigned n1;
+    } of[] = {{LDPC_STAIRCASE, 10000, 80000, 3}, {LDPC_STAIRCASE, 10000, 11000, 10},
+              {LDPC_STAIRCASE, 2, 8, 3},         {LDPC_TRIANGLE, 10000, 80000, 3},
+              {LDPC_TRIANGLE, 20000, 30000, 3},  {LDPC_TRIANGLE, 100, 110, 5}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct ldpc_matrix *m = ldpc_matrix_new(of[i].kind, of[i].k, of[i].n, of[i].n1, 1);
+        assert_non_null(m);
+        uint64_t bytes = 8 * (ldpc_edges(m) + of[i].n + (of[i].n - of[i].k));
+        uint64_t said = ldpc_matrix_bytes(of[i].kind, of[i].k, of[i].n, of[i].n1);
+        assert_true(bytes <= said);
+        assert_true(said < 2 * bytes + 1000);
+        ldpc_matrix_free(m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_small_matrix),
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_what_is_no_code),
+        cmocka_unit_test(test_no_matrix_is_larger_than_said),
         cmocka_unit_test(test_each_row_sums_to_zero),
         cmocka_unit_test(test_what_is_decoded_is_what_was_encoded),
         cmocka_unit_test(test_arrivals),
