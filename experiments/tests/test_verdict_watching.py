@@ -23,6 +23,7 @@ from experiments.tests.judged import (
 from experiments.verdict import judge
 from experiments.verdict.as_planned import InventorySeen, counters_add_up
 from experiments.verdict.in_flight import is_certain
+from experiments.verdict.one_way import Way
 from topologies.model.network import Impairment
 from topologies.tests.networks import two_hosts
 from topologies.watch.flights import Block
@@ -137,6 +138,29 @@ def test_one_bad_block_of_one_receiver_is_enough(
     check = next(c for c in judge(seen).checks if c.name == "delays during the replay")
     assert check.status == "fail"
     assert "umass to sl1 (path), 10 to 20 s" in check.text
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "late_ms", "status"),
+    [
+        (1.0, 0.9, None),  # what userspace switches may add
+        (1.0, 1.5, "warn"),
+        (1.0, 3.0, "fail"),
+        (8.0, 1.5, None),
+        (8.0, 1.9, "warn"),
+        (8.0, 4.5, "fail"),
+        (45.0, 1.9, None),
+        (45.0, 2.1, "warn"),
+        (45.0, 10.1, "fail"),
+    ],
+)
+def test_a_short_way_allows_less(delay_ms: float, late_ms: float, status: str | None) -> None:
+    found = delay_ms + late_ms
+    seen = flight(
+        asked=Way(delay_ms, 0.0, 0.0, 0, False, ("a:b",)),
+        blocks=[Block(at_s, 100, delay_ms, found, found, found) for at_s in (0.0, 10.0)],
+    )
+    assert statuses(flights=[seen]).get("delays during the replay") == status
 
 
 def sparse(*delays_ms: float) -> list[Block]:

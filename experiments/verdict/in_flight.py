@@ -22,6 +22,10 @@ MEDIAN_MS: Final[Mapping[Clock, Limits]] = {
     ),
     "virtual": Limits(0.05, 0.5, "nothing but links takes time; measured within 0.001 ms"),
 }
+MEDIAN_SHARE: Final = Limits(
+    0.2, 0.5, "of a short way's delay, as of a round trip's, where 2 and 10 ms would be more"
+)
+MEDIAN_FLOOR_MS: Final = Limits(1.0, 2.5, "twice and five times what native switches add")
 LATE_MS: Final[Mapping[Clock, Limits]] = {
     "native": Limits(
         20.0, 100.0, "1 % of the packets of 10 s: TCP's least retransmission timeout is 200 ms"
@@ -90,6 +94,16 @@ class _Delay:
     status: Status
 
 
+def median_limits(delay_ms: float, clock: Clock) -> Limits:
+    """Return how late half of the packets of a way with this delay may be, in ms."""
+    most, share, floor = MEDIAN_MS[clock], MEDIAN_SHARE, MEDIAN_FLOOR_MS
+    return Limits(
+        min(most.warn, max(floor.warn, share.warn * delay_ms)),
+        min(most.fail, max(floor.fail, share.fail * delay_ms)),
+        most.reason,
+    )
+
+
 @dataclass(frozen=True)
 class InFlight:
     """What was seen of packets in transit, and what may excuse a finding."""
@@ -149,7 +163,7 @@ class InFlight:
         if self.congested:
             return found
         for value, limits, words in (
-            (block.median_ms, MEDIAN_MS[self.clock], "half"),
+            (block.median_ms, median_limits(way.delay_ms, self.clock), "half"),
             (block.late_ms, LATE_MS[self.clock], "1 %"),
         ):
             late = round(value - way.most_ms, 6)
