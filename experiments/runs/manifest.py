@@ -19,6 +19,7 @@ from experiments.design.selection import Order
 from experiments.design.spec import AnySpec
 from experiments.runs.preparation import Planned
 from experiments.runs.records import Environment, GitState, Machine, Manifest, TraceRecord
+from topologies.remote import checkout
 from virtual.kernel_cache import sha256_of
 
 PACKAGES: Final = (
@@ -122,6 +123,11 @@ def machine() -> Machine:
     }
 
 
+def code(build: Path) -> dict[str, str]:
+    """Return the digests of the Python files and C programs that run cells."""
+    return checkout.describe(places.ROOT, build, sorted(places.PROGRAMS))
+
+
 def environment(build: Path) -> Environment:
     """Describe what else may change a digit: libraries, and Downpour's programs as built."""
     try:
@@ -176,6 +182,7 @@ def build(
         "seeds": sorted({cell.seed for cell in cells}),
         "traces": traces_of(planned),
         "git": git_state(root),
+        "code": code(programs_in),
         "python": {
             "version": sys.version.split()[0],
             "packages": {name: _package_version(name) for name in PACKAGES},

@@ -114,6 +114,7 @@ class Manifest(ClockRecord, total=False):
     seeds: list[int]
     traces: dict[str, TraceRecord]  # by seed
     git: GitState
+    code: dict[str, str]  # digests
     python: PythonRecord
     programs: dict[str, str | None]
     kernel: str
@@ -127,6 +128,7 @@ class Manifest(ClockRecord, total=False):
     cell_seconds: dict[str, float]
     failed: dict[str, FailedRecord]
     problems: dict[str, list[str]]
+    other_code: list[str]  # cells that ran other code than `code`, if any did
     tcp_congestion_control: dict[str, str]
     until_decided: UntilRecord
 
@@ -140,4 +142,6 @@ class RunRecord(TypedDict, total=False):
     phases: list[Phase]
     attempt: int
     git: GitState
+    code: dict[str, str]  # digests when it began
+    code_after: dict[str, str]  # if it changed before it ended
     jobs: int

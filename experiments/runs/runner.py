@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,7 @@ from experiments.runs.preparation import (
     plan,
 )
 from experiments.runs.progress import Reporter
-from experiments.runs.records import GitState, Manifest
+from experiments.runs.records import Manifest
 from experiments.runs.resume import run_of, take_over
 from experiments.runs.sweep import (
     CellResult,
@@ -148,6 +148,9 @@ def run_experiment(
                 described = {**described, **_grown(planned, outcome, in_order, supply, options)}
             # Workers are known once they have completed a cell.
             described = {**described, **clock.describe(), **_ended(run, planned, outcome, taken)}
+            if other := by_other_code(run, outcome.results, described):
+                described["other_code"] = other
+                _tell_changed([cell for cell in other if cell not in taken], reporter)
             write_json(run.path / "manifest.json", described)
             report_ok = _report(run, outcome, reporter, options.include_invalid)
             if not options.keep_work:
@@ -203,7 +206,7 @@ def _taken_over(
     """Take complete cells over from an interrupted run; return their names."""
     wanted = {p.cell.cell: p.digest(sample_of(clock)) for p in planned}
     taken = take_over(run, run.parent.parent, run.parent.name, wanted)
-    _tell_resumed(run, taken, described["git"], reporter)
+    _tell_resumed(run, taken, described, reporter)
     return taken
 
 
@@ -276,17 +279,31 @@ def there_in_order(outcome: Outcome) -> list[str]:
 
 
 def _tell_resumed(
-    run: RunDirectory, taken: Sequence[str], git: GitState, reporter: Reporter
+    run: RunDirectory, taken: Sequence[str], described: Manifest, reporter: Reporter
 ) -> None:
     if not taken:
         reporter.note("resumed: found no complete cell of an interrupted run that fits")
         return
     reporter.note(f"resumed: {', '.join(taken)}")
-    other = [name for name in taken if run_of(run.cells / name).get("git") != git]
-    if other:
+    if other := by_other_code(run, taken, described):
         reporter.note(
             f"*** some of these were run by a different version of the code: {', '.join(other)}"
         )
+
+
+def _tell_changed(cells: Sequence[str], reporter: Reporter) -> None:
+    if cells:
+        reporter.note(f"*** the code changed during the run; other code ran {', '.join(cells)}")
+
+
+def by_other_code(run: RunDirectory, cells: Iterable[str], described: Manifest) -> list[str]:
+    """Return the cells that ran other code than the manifest says, wholly or in part."""
+
+    def is_other(cell: str) -> bool:
+        record = run_of(run.cells / cell)
+        return record.get("code") != described["code"] or "code_after" in record
+
+    return [cell for cell in cells if is_other(cell)]
 
 
 def _ended(

@@ -13,7 +13,7 @@ from experiments.cells.captures import Captures
 from experiments.cells.events import Event, Phase
 from experiments.cells.job import Job
 from experiments.cells.run_directory import RunDirectory, write_json, write_text
-from experiments.runs import digests
+from experiments.runs import digests, manifest
 from experiments.runs.cell_process import CellProblem, CellProcess, Clock, sample_of
 from experiments.runs.preparation import Planned
 from experiments.runs.records import RunRecord
@@ -58,6 +58,7 @@ class RunningCell:
     ) -> None:
         self.planned, self._run, self._keep_work = planned, run, keep_work
         self._described, self._turn = described, turn
+        self._build, self._code = build, manifest.code(build)
         self._begin = time.monotonic()
         self._started = time.time()
         cell = planned.cell
@@ -133,7 +134,10 @@ class RunningCell:
             "ended": self._started + seconds,
             "real_s": round(seconds, 3),
             "phases": self._phases,
+            "code": self._code,
         }
+        if (code_now := manifest.code(self._build)) != self._code:
+            found["code_after"] = code_now
         write_json(self._out / "run.json", {**found, **self._described})
         digests.write_cell(self._out)
         self._run.complete_cell(self.name)

@@ -539,10 +539,39 @@ def test_cells_of_another_state_of_the_code_are_named(
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path)
     monkeypatch.setattr(runner, "report", lambda _path, **_options: 0)
-    other = {"commit": "0" * 40, "dirty": False}
-    monkeypatch.setattr("experiments.runs.manifest.git_state", lambda _root: other)
-    run(tmp_path, resume=True)
-    assert "run by a different version of the code: ldm7-m2-r20-p1, ldm6-m2-r20-p1" in (
+    code = {"Python files": "0" * 16, "C programs": "1" * 16}
+    monkeypatch.setattr("experiments.runs.manifest.code", lambda _build: code)
+    result = run(tmp_path, resume=True)
+    printed = capsys.readouterr().out
+    assert "run by a different version of the code: ldm7-m2-r20-p1, ldm6-m2-r20-p1" in printed
+    assert "changed during the run" not in printed
+    described = json.loads((result.path / "manifest.json").read_text())
+    assert sorted(described["other_code"]) == ["ldm6-m2-r20-p1", "ldm7-m2-r20-p1"]
+
+
+def test_cells_that_ran_while_the_code_changed_are_named(
+    tmp_path: Path,
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The second cell begins with the old code and ends with new code."""
+    code = {"Python files": "0" * 16, "C programs": "1" * 16}
+
+    def edited(job: Job, out: Path) -> Iterator[dict[str, Any]]:
+        if len(stage.played) == 2:
+            code["Python files"] = "2" * 16
+        yield from good(job, out)
+
+    monkeypatch.setattr("experiments.runs.manifest.code", lambda _build: dict(code))
+    stage.play = edited
+    result = run(tmp_path)
+    (changed,) = json.loads((result.path / "manifest.json").read_text())["other_code"]
+    assert changed == stage.played[1]
+    record = json.loads((result.path / "cells" / changed / "run.json").read_text())
+    assert record["code"]["Python files"] == "0" * 16
+    assert record["code_after"]["Python files"] == "2" * 16
+    assert f"*** the code changed during the run; other code ran {changed}" in (
         capsys.readouterr().out
     )
 

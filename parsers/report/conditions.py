@@ -94,6 +94,7 @@ def conditions_section(manifest: Mapping[str, object], cells: Sequence[Described
         ("Order of cells", _order(manifest)),
         ("Begun", _moment(manifest.get("started"))),
         ("Commit", _text(git.get("commit")) + (", with changes" if git.get("dirty") else "")),
+        *_other_code(manifest),
         ("Kernel", _text(manifest.get("kernel"))),
         ("Processor", f"{_text(machine.get('cpu'))}, {_text(machine.get('cores'))} cores"),
     ]
@@ -101,6 +102,12 @@ def conditions_section(manifest: Mapping[str, object], cells: Sequence[Described
     return Section(
         "Run conditions", tables=(Table("", header, tuple(rows), frozenset(header), 40),)
     )
+
+
+def _other_code(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
+    found = manifest.get("other_code")
+    cells = [str(cell) for cell in found] if isinstance(found, list) else []
+    return [("Ran other code", ", ".join(cells))] if cells else []
 
 
 def _order(manifest: Mapping[str, object]) -> str:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether two machines have the same Downpour: a host that runs another does not measure what the
-run's manifest describes."""
+"""Whether two machines, or a run's first and last cell, have the same Downpour: another does not
+measure what the run's manifest describes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Final
 
 from common.places import PROGRAMS
 
-ROOMS: Final = ("common", "experiments", "parsers", "protocols", "topologies")
+ROOMS: Final = ("common", "controller", "experiments", "parsers", "protocols", "topologies")
 AT_HOSTS: Final = ("clockoffset.so", "hostlag", "ldmd", "pqcat", "pqcreate", "pqinsert")
 DIGITS: Final = 16  # of a digest in messages
 
 
-def describe(root: Path, build: Path) -> dict[str, str]:
-    """Return the digests of the Python files that hosts use below `root`, and of the C programs
+def describe(root: Path, build: Path, programs: Iterable[str] = AT_HOSTS) -> dict[str, str]:
+    """Return the digests of the Python files that cells use below `root`, and of the C programs
     below `build`."""
     sources = (
         path
@@ -25,8 +25,8 @@ def describe(root: Path, build: Path) -> dict[str, str]:
         for path in sorted((root / room).rglob("*.py"))
         if "tests" not in path.parts[len(root.parts) :]
     )
-    programs = (build / PROGRAMS[name] for name in AT_HOSTS)
-    return {"Python files": _digest(root, sources), "C programs": _digest(build, programs)}
+    built = (build / PROGRAMS[name] for name in programs)
+    return {"Python files": _digest(root, sources), "C programs": _digest(build, built)}
 
 
 def _digest(root: Path, paths: Iterable[Path]) -> str:
