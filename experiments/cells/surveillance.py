@@ -17,6 +17,7 @@ from typing import BinaryIO, Final
 
 from common import looking
 from common.shell import NetworkError
+from experiments.cells.journals import Journals
 from experiments.cells.run_directory import write_json
 from experiments.cells.samplers import Repeater
 from experiments.verdict.one_way import Way, stations, ways
@@ -25,7 +26,6 @@ from topologies.emulate.emulation import Emulation
 from topologies.model.shared_nic import shares_nics
 from topologies.watch.flights import BLOCK_S, LOOK_S, RUN, Flight, period_of, samples_most
 from topologies.watch.inventory import Inventory
-from topologies.watch.journal import Journal
 from topologies.watch.taps import Taps, frames_for
 
 FEWEST_LOOKS, MOST_LOOKS = 2, 12  # at random moments
@@ -78,7 +78,7 @@ class Surveillance:
         self._throttled = census.throttled()
         self._planned = emulation.planned_inventory(asked.things)
         self._before = self._look("start", None)
-        self._journal: Journal = emulation.journal()
+        self._journals = Journals(emulation)
         period = period_of(asked.rate_bps, asked.size_bytes)
         self._ways = ways(emulation.network, asked.rate_bps)
         tapped = partial(_tapped, emulation)
@@ -96,7 +96,7 @@ class Surveillance:
 
     def _read(self) -> None:
         self._taps.look()
-        self._journal.look()
+        self._journals.look()
 
     def _look_at(self, at_s: Sequence[float]) -> None:
         begin = time.monotonic()
@@ -135,7 +135,10 @@ class Surveillance:
         patience = {key: way.most_ms + PATIENCE_MS for key, way in self._ways.items()}
         flights, unseen = self._taps.close(patience)
         (self._out / PART).unlink(missing_ok=True)
-        changes = self._journal.close()
+        changes = self._journals.close()
+        at_s = round(time.time() - self._begin, 3)
+        for text in self._journals.failed:
+            self._looks.append({"when": "journal", "at_s": at_s, "failed": text})
         write_json(
             self._out / "inventory.json",
             {
@@ -145,7 +148,7 @@ class Surveillance:
                     for c in changes
                     if not inventory_reading.is_free(f"{c.place} {c.what}", self._asked.free)
                 ],
-                "changes_missed": self._journal.missed,
+                "changes_missed": self._journals.missed,
                 "throttled": census.throttled() - self._throttled,
             },
         )

@@ -67,9 +67,9 @@ def flow_as(name: str) -> Action:
     return action
 
 
-def flow_from_outside(emulation: Emulation) -> None:
-    """A program that is in no host has a socket of p."""
-    with namespace_of(emulation.pids["p"]):
+def flow_from_outside(emulation: Emulation, holder: int | None = None) -> None:
+    """A program that is in no host has a socket of p. `holder`: a process of p."""
+    with namespace_of(holder or emulation.pids["p"]):
         one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     one.set_inheritable(True)
     to = emulation.network.host("q").nic1.ip

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,11 +23,14 @@ from typing import Any
 
 import pytest
 
+from common.exit_codes import EXIT_INVALID
 from common.places import ROOT
 from experiments import cli
 from experiments.cells.job import REPLAYING
 from experiments.runs import parts as in_parts
 from experiments.tests.built import IN_GUESTS
+from virtual.guest import GuestSpec
+from virtual.kernel_build import Kernel
 from virtual.parts.together import Together
 from virtual.tests.busy_cores import busy_cores
 from virtual.tests.two_machines import PORT, two_machines
@@ -42,6 +46,19 @@ COMPARED = ("throughput", "mplr", "latency_p50", "latency_p99", "loss_measured",
 SHARE = 0.001
 END_S = 1.0  # on a machine that is not busy with something else
 LIMIT_S = 30.0
+# Waits for the replay; changes a receiver's NIC for 20 ms meanwhile.
+FOR_A_MOMENT = """
+(
+    until pid=$(pgrep -o -x hostlag); do sleep 0.5; done
+    sleep 3
+    nsenter -t $pid -n sh -c '
+        nic=$(ip -br link | grep -o "^[^ @]*-nic1" | head -n 1)
+        ip link set dev $nic txqueuelen 900
+        sleep 0.02
+        ip link set dev $nic txqueuelen 1000'
+) &
+exec "$@"
+"""
 
 
 @contextmanager
@@ -108,6 +125,27 @@ def test_what_else_runs_and_the_order_of_parts_change_nothing(
     beside = only_run(runs)
     assert losses(beside) == losses(two)
     assert metrics(beside) == metrics(two)
+
+
+def test_a_setting_changed_for_20_ms_in_another_part(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disturbed(
+        kernel: Kernel, guests: Mapping[int, GuestSpec], *rest: Any, **named: Any
+    ) -> Together:
+        argv = ("sh", "-c", FOR_A_MOMENT, "part", *guests[1].argv)
+        one = dataclasses.replace(guests[1], argv=argv)
+        return Together(kernel, {**guests, 1: one}, *rest, **named)
+
+    monkeypatch.setattr(in_parts, "Together", disturbed)
+    assert cli.main(words(runs, 2, receivers=2)) == EXIT_INVALID
+    (file,) = only_run(runs).glob("cells/*/verdict.json")
+    checks = json.loads(file.read_text())["checks"]
+    failed = {c["name"]: c["text"] for c in checks if c["status"] == "fail"}
+    assert list(failed) == ["nothing changed meanwhile"]
+    place, at_s = re.findall(r"(\S+): queue changed \(at (\S+) s\)", failed.popitem()[1])[0]
+    assert place.endswith("-nic1")
+    assert 2 < float(at_s) < 5
 
 
 @pytest.fixture(scope="module")

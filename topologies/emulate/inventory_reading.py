@@ -108,7 +108,7 @@ def plan(
             names[host.name].add(nic1_interface(network, host, facts, lane))
     if inner:
         names[WIRE] = inner  # its loopback was never set up
-    asked |= {f"{node} sockets": sockets.OWN for node in names if node not in elsewhere}
+    asked |= {f"{node} sockets": sockets.OWN for node in names}
     for node, here in names.items():
         asked[f"{node} interfaces"] = " ".join(sorted(here))
         asked[f"{node} rules"] = RULES

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from common.shell import NetworkError, check, die_with_parent
-from topologies.emulate import census
+from topologies.emulate import census, sockets
 from topologies.remote import checkout
 from topologies.watch import inventory
 
@@ -138,10 +138,15 @@ class Agent:
         return time.time_ns()
 
     def inventory(self) -> dict[str, str]:
-        """Return this namespace's settings and programs. Raises NetworkError."""
+        """Return this namespace's settings, programs and their sockets. Raises NetworkError."""
         pids = {"": os.getpid()}
-        programs = census.summary(census.programs(pids, without=[os.getpid()]))
-        return {**inventory.read(None), **{k.strip(): v for k, v in programs.items()}}
+
+        def programs() -> list[census.Program]:
+            return census.programs(pids, without=[os.getpid()])
+
+        listed = programs()
+        found = {**census.summary(listed), **sockets.of_nodes(pids, listed, programs)}
+        return {**inventory.read(None), **{k.strip(): v for k, v in found.items()}}
 
     def carried(self) -> dict[str, dict[str, int]]:
         """Return by interface how many frames it sent, received and dropped."""
