@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import socket
 import struct
@@ -39,6 +40,8 @@ def sockets_of(pid: int) -> Iterator[socket.socket]:
                 copy = _libc.syscall(_SYS_PIDFD_GETFD, pidfd, int(entry.name), 0)
                 if copy < 0:
                     error = ctypes.get_errno()
+                    if error == errno.EBADF:  # closed since it was listed
+                        continue
                     raise OSError(error, f"pidfd_getfd: {os.strerror(error)}")
                 with socket.socket(fileno=copy) as found:
                     yield found

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +59,19 @@ def test_other_sockets_are_left_alone() -> None:
         before = other.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         packet_sockets.enlarge(os.getpid(), 1_000_000)
         assert other.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == before
+
+
+def test_one_that_closes_while_they_are_listed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    readlink = Path.readlink
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        number = other.fileno()
+
+        def closes(path: Path) -> Path:
+            found = readlink(path)
+            if path.name == str(number):
+                other.close()
+            return found
+
+        monkeypatch.setattr(Path, "readlink", closes)
+        assert all(found.fileno() >= 0 for found in packet_sockets.sockets_of(os.getpid()))
+        assert other.fileno() == -1  # it was listed
