@@ -37,11 +37,12 @@ design/: what an experiment is. Pure: starts nothing.
 | shaping, loss_model, burst_loss | commands for rates and losses, and reading them back |
 | configs | configuration files of ldmd |
 
-verdict/: whether a cell's emulation did what was asked. Pure but for `collect`.
+verdict/: whether a cell's emulation did what was asked. Pure but for `collect` and `from_files`.
 
 | module | what it does |
 |---|---|
 | evidence, collect | all that a verdict rests on; collect it from a cell's files |
+| from_files | judge a cell from its files alone |
 | checks | what a check and a verdict are |
 | network, loss, accounts | settings, losses, delays; where each datagram went |
 | machine, cpu_load, host_lag | whether the machine kept up |
@@ -96,7 +97,7 @@ runs/: the cells of an experiment, one after the other or several at once.
 | records, manifest, digests | what a run records about itself |
 | resume, repeat | continue with an interrupted run; run one again from its manifest |
 | compare, comparison_files | set runs side by side; write what that found |
-| verify | check that files and figures are unchanged |
+| verify, judged_again, same_values | check that files, verdicts and figures are unchanged |
 
 workers/: cells on other machines.
 

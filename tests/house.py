@@ -114,6 +114,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "protocols.registry",
         "topologies.model",
         "topologies.watch",
+        "parsers.base.jsonfiles",
         "parsers.read",
         "parsers.measure",
         "experiments.design",
@@ -142,6 +143,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "virtual",
         "experiments.design",
         "experiments.cells",
+        "experiments.verdict.from_files",
     ),
     "experiments.workers": (
         "common",

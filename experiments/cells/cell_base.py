@@ -35,6 +35,7 @@ from experiments.design.shaping import Setting
 from experiments.design.trace_input import TraceInfo
 from experiments.verdict import ShaperSample
 from experiments.verdict.cpu_load import Ended
+from experiments.verdict.from_files import judge_cell
 from experiments.verdict.queue_watch import shaper_counts
 from parsers.base.factors import Scalar
 from protocols import ldm
@@ -79,6 +80,7 @@ class CommonJson(TypedDict):
     topology: str
     queues: str
     digest: str
+    asked: dict[str, object]
 
 
 class CellError(Exception):
@@ -163,9 +165,8 @@ class CellBase:
         """Return what the cell does on the network, in order, with a text for each step."""
         raise NotImplementedError
 
-    def finish(self) -> tuple[str, bool]:
-        """Write cell.json and verdict.json; return (verdict, whether all products are
-        identical)."""
+    def cell_json(self) -> Mapping[str, object]:
+        """Return the content of cell.json."""
         raise NotImplementedError
 
     # -- the network itself -------------------------------------------------------------------
@@ -269,12 +270,11 @@ class CellBase:
 
         self.settings += self.fidelity.read(named)
 
-    def save_settings(self, first: int) -> None:
-        """Add the settings from number `first` on to shaping.json."""
+    def save_settings(self) -> None:
+        """Write all settings to shaping.json, with those that were found after `shape`."""
         path = self.out / "shaping.json"
         known = json.loads(path.read_text())
-        known["settings"] += [s.to_dict() for s in self.settings[first:]]
-        write_json(path, known)
+        write_json(path, {**known, "settings": [s.to_dict() for s in self.settings]})
 
     # -- programs -----------------------------------------------------------------------------
     def make_queue(self, name: str, size_bytes: int, slots: int) -> None:
@@ -423,6 +423,18 @@ class CellBase:
         return paths
 
     # -- results ------------------------------------------------------------------------------
+    def finish(self) -> tuple[str, bool]:
+        """Write cell.json, and verdict.json from the cell's files alone; return (verdict, whether
+        all products are identical)."""
+        self.save_settings()
+        write_json(self.out / "cell.json", self.cell_json())
+        verdict, accounts = judge_cell(self.out)
+        if accounts is not None:
+            write_json(self.out / "losses.json", {h: a.to_dict() for h, a in accounts.items()})
+        write_json(self.out / "verdict.json", verdict.to_dict())
+        identical = next(c.status for c in verdict.checks if c.name == "products identical")
+        return verdict.verdict, identical != "fail"
+
     def list_queues(self, lists: Sequence[tuple[str, str, str | None]]) -> None:
         """List digest, size and name of every product, recomputed from the bytes. `lists`: names of
         the list and the queue, and the feed (None: all)."""
@@ -507,6 +519,7 @@ class CellBase:
             "topology": network.name,
             "queues": self.queues_on,
             "digest": self.job.digest,
+            "asked": cell.to_dict(),
         }
 
     # -- helpers ------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -40,7 +41,6 @@ from experiments.design import borrowing, configs, shaping
 from experiments.design.expansion import Feed, queue_bytes, receiver_queue_slots
 from experiments.design.join_leave_expansion import FEED_SEEDS, JoinLeaveCell, traces_of
 from experiments.design.join_leave_script import Event
-from experiments.verdict.join_leave import judge_files
 from protocols import ldm
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
@@ -378,18 +378,8 @@ class JoinLeaveRun(CellBase):
         lists += [(s.name, s.name, None) for s in self.subscriptions.values()]
         self.list_queues(lists)
 
-    def finish(self) -> tuple[str, bool]:
-        """Write cell.json and verdict.json; return the verdict, and whether all products are
-        identical."""
-        write_json(self.out / "cell.json", self._cell_json())
-        verdict = judge_files(
-            self.out, self.plan, self.network, self.settings, self.rtt_measured_ms
-        )
-        write_json(self.out / "verdict.json", verdict.to_dict())
-        identical = next(c.status for c in verdict.checks if c.name == "products identical")
-        return verdict.verdict, identical == "pass"
-
-    def _cell_json(self) -> dict[str, object]:
+    def cell_json(self) -> Mapping[str, object]:
+        """Return the content of cell.json."""
         cell, network = self.plan, self.network
         return {
             **self.common_json(),

@@ -57,13 +57,12 @@ class OwnVlans:
     def check_made(self) -> None:
         """Compare the interfaces with what the publisher assigned and what ldmd's log says it made.
         Raises CellError."""
-        before = len(self._cell.settings)
         for host in self._hosts:
             address = address_assigned(self._log(host))
             by_ldmd = made(self._log(host), self._cell.emulation.nic1_of(host))
             self._note(Setting(f"{host} interface made by vlanutil", address, by_ldmd))
             self._cell.settings += self._cell.fidelity.read(partial(self._as_asked, host, address))
-        self._cell.save_settings(before)
+        self._cell.save_settings()
         if wrong := shaping.mismatches(self._cell.settings):
             raise CellError("the interfaces that ldmd made are not as asked: " + "; ".join(wrong))
         for host in self._hosts:
@@ -71,13 +70,12 @@ class OwnVlans:
 
     def check_gone(self) -> None:
         """Note whether the interfaces were removed when their programs ended."""
-        before = len(self._cell.settings)
         for host in self._hosts:
             removed = removals(self._log(host), self._cell.emulation.nic1_of(host))
             self._note(Setting(f"{host} interface removed by vlanutil", "1 time", removed))
             kind, _ = self._found(host)
             self._note(Setting(f"{host} interface after its end", NONE, kind or NONE))
-        self._cell.save_settings(before)
+        self._cell.save_settings()
 
     def _as_asked(self, host: str, address: str) -> list[Setting]:
         network = self._cell.network

@@ -5,6 +5,7 @@ start to the end. It replays, waits, collects and judges."""
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -44,8 +45,6 @@ from experiments.design.expansion import (
     receiver_queue_slots,
 )
 from experiments.design.shaping import Setting
-from experiments.verdict import accounts, judge
-from experiments.verdict.collect import Observed, collect
 from protocols import ldm, registry
 from protocols.adapter import Adapter
 from topologies.emulate.emulation import Emulation
@@ -214,9 +213,8 @@ class CellRun(CellBase):
 
     def check_queues(self) -> None:
         """Compare the queues that ldmd made with the plan, as `shape` does with the cell's own."""
-        before = len(self.settings)
         self.read_queues(self.feed)
-        self.save_settings(before)
+        self.save_settings()
         if wrong := shaping.mismatches(self.settings):
             raise CellError("the shaping that ldmd set up is not as asked: " + "; ".join(wrong))
 
@@ -525,32 +523,6 @@ class CellRun(CellBase):
         self.list_queues([(host, host, None) for host in hosts if host not in self.followers])
         self.end_followers(self.job.trace_info["products"])
 
-    def finish(self) -> tuple[str, bool]:
-        """Write cell.json and verdict.json; return the verdict, and whether all products are
-        identical."""
-        write_json(self.out / "cell.json", self._cell_json())
-        seen = Observed(
-            publisher_nic1=self.nic1,
-            settings=self.settings,
-            products=self.job.trace_info["products"],
-            times=self.times,
-            drained=self.drained,
-            tcp_found=self._tcp.text,
-            tcp_others=self._tcp_others,
-            loss_model=loss_model.used_models(self.loss_models),
-            rtt_measured_ms=self.rtt_measured_ms,
-            rtt_after_ms=self.rtt_after_ms,
-            clock=self.emulation.facts.clock,
-        )
-        evidence = collect(self.out, self.cell, self.network, seen)
-        write_json(
-            self.out / "losses.json", {h: a.to_dict() for h, a in accounts(evidence).items()}
-        )
-        verdict = judge(evidence)
-        write_json(self.out / "verdict.json", verdict.to_dict())
-        identical = next(c.status for c in verdict.checks if c.name == "products identical")
-        return verdict.verdict, identical != "fail"
-
     def _path_interfaces(self) -> dict[str, object]:
         """Return, by host, the interfaces that show competing traffic separately."""
         if not (self.cell.has_rivals or self.cell.bottleneck.rate_bps):
@@ -560,12 +532,14 @@ class CellRun(CellBase):
         nics = {h: [f"{h}/{self.emulation.nic1_of(h, lane)}" for lane in lanes] for h in hosts}
         return {"path_interfaces": nics}
 
-    def _cell_json(self) -> dict[str, object]:
+    def cell_json(self) -> Mapping[str, object]:
+        """Return the content of cell.json."""
         common = self.common_json()
         return {
             **common,
             **self.times,
             "loss_model": loss_model.used_models(self.loss_models),
+            "tcp_others": self._tcp_others,
             "ldm6_subscribers": list(self.upstreams),
             **({"clock_offset_ms": self.clock_offsets_ms} if self.clock_offsets_ms else {}),
             "nic1": self.nic1,

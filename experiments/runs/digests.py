@@ -8,35 +8,28 @@ metrics.json and report/ are left out because they can be recreated, and so is w
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from common.digests import NAME, Digest, NoDigests, compare, digest_of, read
 from experiments.cells.run_directory import write_json
 
-NAME: Final = "digests.json"
+__all__ = [
+    "NAME",
+    "Digest",
+    "NoDigests",
+    "cell_files",
+    "compare",
+    "digest_of",
+    "read",
+    "run_files",
+    "write_cell",
+    "write_run",
+]
+
 LEFT_OUT: Final = frozenset({"metrics.json", "report", "work", NAME})
 WITH_THEIR_OWN: Final = ("cells", "set-aside")  # directories of cells
-
-
-@dataclass(frozen=True)
-class Digest:
-    sha256: str
-    size_bytes: int
-
-
-class NoDigests(Exception):
-    """There is no usable digests.json; the text is one clear message."""
-
-
-def digest_of(path: Path) -> Digest:
-    """Return the digest of a file."""
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256")
-        return Digest(found.hexdigest(), file.tell())
 
 
 def _files(directory: Path) -> Iterator[Path]:
@@ -84,38 +77,3 @@ def write_cell(cell: Path) -> None:
 def write_run(run: Path) -> None:
     """Write the run's digests.json, after those of its cells."""
     _write(run, run_files(run))
-
-
-def read(directory: Path) -> dict[str, Digest]:
-    """Return the digest by name. Raises NoDigests."""
-    path = directory / NAME
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        return {
-            str(name): Digest(str(d["sha256"]), int(d["size_bytes"]))
-            for name, d in raw["files"].items()
-        }
-    except FileNotFoundError:
-        raise NoDigests(f"no {NAME}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NoDigests(f"{NAME} cannot be read: {error}") from None
-
-
-def compare(directory: Path, files: list[Path], expected: Mapping[str, Digest]) -> list[str]:
-    """Return `changed: logs/sar.log (...)`, `missing: ...`, `extra: ...`; nothing if all is
-    unchanged."""
-    there = {str(p.relative_to(directory)): p for p in files}
-    problems = [f"missing: {name}" for name in expected if name not in there]
-    problems += [f"extra: {name}" for name in there if name not in expected]
-    for name, path in there.items():
-        if (before := expected.get(name)) is None:
-            continue
-        try:
-            now = digest_of(path)
-        except OSError as error:
-            problems.append(f"unreadable: {name} ({error.strerror})")
-            continue
-        if now != before:
-            sizes = f"{before.size_bytes} bytes then, {now.size_bytes} now"
-            problems.append(f"changed: {name} ({sizes})")
-    return sorted(problems)

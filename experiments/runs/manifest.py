@@ -18,7 +18,14 @@ from common import places
 from experiments.design.selection import Order
 from experiments.design.spec import AnySpec
 from experiments.runs.preparation import Planned
-from experiments.runs.records import Environment, GitState, Machine, Manifest, TraceRecord
+from experiments.runs.records import (
+    FORMAT,
+    Environment,
+    GitState,
+    Machine,
+    Manifest,
+    TraceRecord,
+)
 from topologies.remote import checkout
 from virtual.kernel_cache import sha256_of
 
@@ -170,6 +177,7 @@ def build(
     """Build the manifest before the first cell runs."""
     cells = [item.cell for item in planned]
     return {
+        "format": FORMAT,
         "experiment": spec.name,
         "description": spec.description,
         "level": cells[0].level,

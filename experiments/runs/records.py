@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from experiments.cells.events import Phase
 from experiments.design.selection import Order
+
+# Of a run's files, in manifest.json and each run.json. From 2 on, a cell's files say all that its
+# verdict needs. Raise it if that changes, such as by a new parameter of cells.
+FORMAT: Final = 2
 
 
 class GitState(TypedDict):
@@ -102,6 +106,7 @@ class FailedRecord(TypedDict):
 class Manifest(ClockRecord, total=False):
     """manifest.json. The last keys exist once all cells have ended."""
 
+    format: int
     experiment: str
     description: str
     level: str | None
@@ -136,6 +141,7 @@ class Manifest(ClockRecord, total=False):
 class RunRecord(TypedDict, total=False):
     """run.json of a cell: when and by what it ran."""
 
+    format: int
     started: float
     ended: float
     real_s: float

@@ -16,7 +16,7 @@ from experiments.cells.run_directory import RunDirectory, write_json, write_text
 from experiments.runs import digests, manifest
 from experiments.runs.cell_process import CellProblem, CellProcess, Clock, sample_of
 from experiments.runs.preparation import Planned
-from experiments.runs.records import RunRecord
+from experiments.runs.records import FORMAT, RunRecord
 from virtual.cores import at_place
 from virtual.guest import Times
 from virtual.turns import Turn
@@ -130,6 +130,7 @@ class RunningCell:
             self._errors.unlink()
         seconds = time.monotonic() - self._begin
         found: RunRecord = {
+            "format": FORMAT,
             "started": self._started,
             "ended": self._started + seconds,
             "real_s": round(seconds, 3),

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that a run is unchanged, and that its logs give the figures in metrics.json.
+"""Check that a run is unchanged, and that its files give its verdicts and the figures in
+metrics.json.
 
 Every file is checked against the digests that were written when its cell was complete; then every
-metric is computed from the raw logs again. Counts and texts must be equal, and other numbers within
-a relative 1e-9 (another version of a library may sum in another order).
+cell is judged again, and every metric computed from the raw logs again. Counts and texts must be
+equal, and other numbers within a relative 1e-9 (another version of a library may sum in another
+order).
 """
 
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,34 +22,37 @@ from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
 from experiments.cells.run_directory import no_run
 from experiments.runs import digests
+from experiments.runs.judged_again import Again, Judged
 from experiments.runs.options import VerifyOptions
+from experiments.runs.same_values import compare_values, shown
 from parsers.base.jsonfiles import BadFile
-from parsers.measure.agreement import leaves
 from parsers.measure.evaluate import evaluate
 from parsers.measure.metrics import GROUP_BYTES
 
-RELATIVE: Final = 1e-9
 LISTED: Final = 10  # differences of a cell, then how many more
 THE_RUN: Final = "the run as a whole"
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The findings about one cell, or about the run as a whole."""
+    """The findings about one cell, or about the run as a whole. `notes`: verdicts that were not
+    judged again."""
 
     name: str
     files: int
     values: int
     problems: tuple[str, ...]
+    checks: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:
         """Return the finding as one line."""
         found = counted(len(self.problems), "PROBLEM", "PROBLEMS")
         state = "ok" if not self.problems else found
-        return (
-            f"{self.name}: {counted(self.files, 'file')}, {counted(self.values, 'value')}: {state}"
-        )
+        checks = f", {counted(self.checks, 'check')}" if self.checks else ""
+        files, values = counted(self.files, "file"), counted(self.values, "value")
+        return f"{self.name}: {files}, {values}{checks}: {state}"
 
 
 def check_files(directory: Path, files: list[Path]) -> list[str]:
@@ -60,39 +64,6 @@ def check_files(directory: Path, files: list[Path]) -> list[str]:
     return digests.compare(directory, files, expected)
 
 
-def same_value(a: Any, b: Any) -> bool:
-    """Compare numbers to RELATIVE, and whole numbers exactly; everything else must be equal and of
-    the same type."""
-    numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in (a, b))
-    if not numbers:
-        return type(a) is type(b) and bool(a == b)
-    if float(a).is_integer() and float(b).is_integer():
-        return float(a) == float(b)
-    return math.isclose(a, b, rel_tol=RELATIVE, abs_tol=0.0)
-
-
-def compare_values(written: object, computed: object) -> tuple[int, list[str]]:
-    """Compare a part of metrics.json; return (number of values compared, differences)."""
-    then, now = dict(leaves(written)), dict(leaves(computed))
-    problems = []
-    for place in dict.fromkeys([*then, *now]):
-        if place not in now:
-            problems.append(f"{place}: metrics.json has {_shown(then[place])}, the logs give none")
-        elif place not in then:
-            problems.append(f"{place}: the logs give {_shown(now[place])}, metrics.json has none")
-        elif not same_value(then[place], now[place]):
-            problems.append(
-                f"{place}: metrics.json has {_shown(then[place])}, the logs give"
-                f" {_shown(now[place])}"
-            )
-    return len(now), problems
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def _metrics(run: Path) -> dict[str, Any]:
     """Return metrics.json. Raises BadFile or OSError."""
     file = run / "metrics.json"
@@ -102,7 +73,7 @@ def _metrics(run: Path) -> dict[str, Any]:
             raise ValueError("no cells in it")
         size = written.setdefault("file_set_bytes", GROUP_BYTES)
         if not isinstance(size, int) or size < 1:
-            raise ValueError(f"file_set_bytes is {_shown(size)}; valid: a whole number from 1 on")
+            raise ValueError(f"file_set_bytes is {shown(size)}; valid: a whole number from 1 on")
     except FileNotFoundError:
         raise BadFile(f"{file}: found nothing; valid: a complete run directory") from None
     except (ValueError, RecursionError) as error:
@@ -117,22 +88,41 @@ def verify(run: Path, progress: Callable[[str], None] | None = None) -> tuple[Ch
     written = _metrics(run)
     names = sorted(p.name for p in (run / "cells").iterdir() if p.is_dir())
     aside = sorted(p for p in (run / "set-aside").glob("*") if p.is_dir())
+    again = Again(run)
     wrong_files: dict[str, list[str]] = {}
+    judged: dict[str, Judged] = {}
     for number, name in enumerate(names, start=1):
-        tell(f"[{number}/{len(names)}] files of {name}")
+        tell(f"[{number}/{len(names)}] files and verdict of {name}")
         cell = run / "cells" / name
         wrong_files[name] = check_files(cell, digests.cell_files(cell))
+        judged[name] = again.judge(cell)
     whole = check_files(run, digests.run_files(run))
+    notes = []
     for cell in aside:
-        found = check_files(cell, digests.cell_files(cell))
-        whole += [f"set-aside/{cell.name}: {problem}" for problem in found]
+        verdict = again.judge(cell)
+        problems = (*check_files(cell, digests.cell_files(cell)), *verdict.problems)
+        whole += [f"set-aside/{cell.name}: {problem}" for problem in problems]
+        if verdict.note:
+            notes.append(f"set-aside/{cell.name}: {verdict.note}")
     document: dict[str, Any] | None = None
     try:
         document = _computed(run, written, len(names), tell)
     except (BadFile, OSError) as error:  # a file that was damaged; the digests say more
         text = os_error_text(error) if isinstance(error, OSError) else str(error)
         whole += [f"the logs give no metrics: {line}" for line in text.splitlines()]
-    return _checked(run, wrong_files, whole, written, document)
+    *cells, rest = _checked(run, wrong_files, whole, written, document)
+    found = (_with(c, judged.get(c.name, Judged())) for c in cells)
+    return (*found, replace(rest, notes=tuple(notes)))
+
+
+def _with(checked: Checked, judged: Judged) -> Checked:
+    """Add what was found about a cell's verdict to the rest."""
+    return replace(
+        checked,
+        checks=judged.checks,
+        problems=(*judged.problems, *checked.problems),
+        notes=(judged.note,) if judged.note else (),
+    )
 
 
 def _computed(
@@ -180,7 +170,7 @@ def report(checked: Sequence[Checked]) -> str:
     lines = []
     for found in checked:
         lines.append(found.line)
-        lines += [f"  {problem}" for problem in found.problems[:LISTED]]
+        lines += [f"  {text}" for text in (*found.notes, *found.problems[:LISTED])]
         if len(found.problems) > LISTED:
             lines.append(f"  ... and {len(found.problems) - LISTED} more")
     files, values = (sum(getattr(c, n) for c in checked) for n in ("files", "values"))
@@ -188,10 +178,12 @@ def report(checked: Sequence[Checked]) -> str:
     text = (
         f"{counted(len(checked) - 1, 'cell')}, {counted(files, 'file')}, {counted(values, 'value')}"
     )
+    skipped = sum(len(c.notes) for c in checked)
+    more = f"; {counted(skipped, 'verdict')} not judged again" if skipped else ""
     if wrong:
-        lines.append(f"NOT VERIFIED: {text}; problems: {', '.join(wrong)}")
+        lines.append(f"NOT VERIFIED: {text}; problems: {', '.join(wrong)}{more}")
     else:
-        lines.append(f"Verified: {text} are unchanged and follow from the logs")
+        lines.append(f"Verified: {text} are unchanged and follow from the logs{more}")
     return "\n".join(lines) + "\n"
 
 

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from common.places import ROOT
+from experiments.runs import verify
+from experiments.runs.options import VerifyOptions
 from experiments.tests.built import NEEDS_PROGRAMS
 from topologies.emulate import marks
 
@@ -163,6 +165,14 @@ def test_multicast_saves_bandwidth(finished: Any) -> None:
     assert ldm6 > 1.7
     assert ldm7 < 1.6
     assert ldm6 > 1.25 * ldm7
+
+
+def test_it_is_verified(finished: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its files alone give the verdicts that the cells wrote, and the metrics."""
+    code = verify.main(VerifyOptions(run=finished[0].resolve(), quiet=True))
+    text = capsys.readouterr().out
+    assert code == 0, text
+    assert "not judged again" not in text
 
 
 def test_the_machine_is_as_before(finished: Any) -> None:

@@ -4,10 +4,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from experiments.design.join_leave_expansion import expand
+from experiments.design.spec import JoinLeaveSpec, find, load_as
+from experiments.tests.stored import changed, write_watched
+from experiments.verdict.from_files import judge_cell, lacking
 from experiments.verdict.join_leave import content_checks
 from parsers.base.metric_units import Value, absent
 from parsers.measure.join_leave import (
@@ -17,6 +23,9 @@ from parsers.measure.join_leave import (
     JoinLeaveMetrics,
 )
 from parsers.measure.subscriptions import Session, Subscription
+from parsers.tests.test_join_leave import write_run
+from topologies.model.load import find as find_topology
+from topologies.model.load import load as load_topology
 
 STAYED = Subscription(
     subscriber="uwisc",
@@ -141,3 +150,23 @@ def test_what_is_not_recovered_fails() -> None:
 def test_trees_must_follow_the_subscriptions(change: dict[str, Any]) -> None:
     found = metrics(STAYED, BACK, feed=dataclasses.replace(FEED, **change))
     assert statuses(found)[2] == "fail"
+
+
+def test_a_cell_is_judged_from_its_files_alone(tmp_path: Path) -> None:
+    (cell,) = (write_run(tmp_path) / "cells").iterdir()
+    spec = load_as(JoinLeaveSpec, find("join-leave"))
+    network = load_topology(find_topology(spec.topology))
+    write_watched(cell, network, ["uwisc", "uva"])
+    assert lacking(json.loads((cell / "cell.json").read_text())) == "asked"
+    planned = expand(spec, ["uwisc", "uva"])[0]
+    asked = dataclasses.replace(planned, m=2, streams=planned.streams[:1])
+    measured = {h: network.round_trip_ms[h] for h in ("uwisc", "uva")}
+    changed(cell / "cell.json", asked=asked.to_dict(), rtt_measured_ms=measured | {"uva": 500.0})
+    found = {c.name: c.status for c in judge_cell(cell)[0].checks}
+    assert found["products identical"] == "pass"
+    assert found["trees follow the subscriptions"] == "pass"
+    assert found["experiment's settings"] == "pass"
+    assert found["round-trip times"] == "fail"
+    changed(cell / "cell.json", rtt_measured_ms=measured)
+    again = {c.name: c.status for c in judge_cell(cell)[0].checks}
+    assert {name for name in found if found[name] != again[name]} == {"round-trip times"}

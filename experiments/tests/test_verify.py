@@ -11,7 +11,8 @@ import pytest
 
 from experiments.runs import digests
 from experiments.runs.options import VerifyOptions
-from experiments.runs.verify import main, same_value
+from experiments.runs.same_values import same_value
+from experiments.runs.verify import main
 from parsers.measure.agreement import leaves
 from parsers.measure.evaluate import evaluate
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run

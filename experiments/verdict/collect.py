@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypedDict
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from common.contracts import WITH_OWN_LOGS
 from common.virtual_time import Clock
@@ -21,9 +22,10 @@ from experiments.verdict.evidence import BurstCount, parse_shaper_log
 from experiments.verdict.host_lag import HostLag
 from experiments.verdict.in_flight import FlightSeen
 from experiments.verdict.queue_watch import Queue
+from parsers.base.jsonfiles import BadFile, describe
 from parsers.measure.deliveries import receiver_stats
 from parsers.measure.run_files import load_carousel, load_layers
-from parsers.read.cell_files import lossy_link_directions
+from parsers.read.cell_files import Finite, lossy_link_directions
 from parsers.read.counters import Counters, injected_loss, parse_counters, rule_bursts
 from parsers.read.ldm_log import (
     LdmLog,
@@ -46,30 +48,53 @@ from topologies.model.wire_plan import WIRE
 from topologies.watch.link_probes import LinkProbe
 
 
-@dataclass(frozen=True)
-class Observed:
-    """What a cell learned while it ran, beyond its files."""
+class _Of(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
-    publisher_nic1: str
-    settings: Sequence[Setting]  # of traffic control and loss, read back
-    products: int  # of the trace
-    times: Mapping[str, float]
-    drained: bool
-    tcp_found: str
-    tcp_others: str  # connections that use another, by host
+
+class _Trace(_Of):
+    products: int
+
+
+class _Parameters(_Of):
+    tcp_congestion_control: str
+
+
+class Observed(_Of):
+    """What a cell learned while it ran and has no other file: the keys of cell.json."""
+
+    nic1: str
+    trace: _Trace
+    insertion_started: Finite
+    insertion_ended: Finite
+    drained: Finite
+    drained_all: bool
+    parameters: _Parameters
+    tcp_others: str  # connections that use another algorithm, by host
     loss_model: str
-    rtt_measured_ms: Mapping[str, float]
-    rtt_after_ms: Mapping[str, float]
+    rtt_measured_ms: dict[str, Finite]
+    rtt_after_ms: dict[str, Finite]
     clock: Clock
 
 
+def observed(out: Path) -> Observed:
+    """Read what a cell's cell.json says about its run. Raises BadFile or OSError."""
+    file = out / "cell.json"
+    try:
+        return Observed.model_validate_json(file.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        raise BadFile(describe(error, str(file))) from None
+
+
 def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evidence:
-    """Return the evidence of a cell, from what was seen and the files in its directory `out`."""
+    """Return the evidence of a cell: what its cell.json says, and the other files in its directory
+    `out`."""
     everyone = cell.subscribing(h.name for h in network.subscribers)
     subscribers = cell.multicast_of(
         everyone
     )  # the others receive by TCP, which repairs losses itself
     wrong_links, links = link_mismatches(out / "links.json")
+    wrong_settings, settings = shaping_mismatches(out / "shaping.json")
     start, end = (_counters(out / f"counters-{at}.json") for at in ("start", "end"))
     return Evidence(
         protocol=cell.protocol,
@@ -83,11 +108,11 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         b_rcv_bytes=min(cell.b_rcv_of(everyone).values()),
         f_rcv=cell.f_rcv,
         repair=cell.repair,
-        products=seen.products,
+        products=seen.trace.products,
         link_mismatches=wrong_links,
         links_checked=links,
-        shaping_mismatches=shaping.mismatches(seen.settings),
-        shaping_checked=len(seen.settings),
+        shaping_mismatches=wrong_settings,
+        shaping_checked=settings,
         links_after=link_mismatches(out / "links-end.json"),
         shaping_after=shaping_mismatches(out / "shaping-end.json"),
         probes=link_probes(out / "link-probes.json"),
@@ -95,12 +120,12 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         start=start,
         end=end,
         publisher=network.publisher.name,
-        publisher_nic1=seen.publisher_nic1,
+        publisher_nic1=seen.nic1,
         lossy_links=lossy_link_directions(network.to_json(), "network.json"),
         behind_cut=behind_handoff(network) if cell.cut != "none" else frozenset(),
         relay_delay_ms=delays(network),
         network=network,
-        cpu=cpu_samples(out / "logs/sar.log", seen.times),
+        cpu=cpu_samples(out / "logs/sar.log", seen.insertion_started, seen.drained),
         replayed=_replayed(out / f"logs/{_feeder(cell)}.log"),
         receivers={h: _receiver_stats(out / f"logs/{h}.ldmd.log") for h in subscribers},
         datagrams_sent=_datagrams_sent(out / f"logs/{network.publisher.name}.ldmd.log"),
@@ -121,11 +146,11 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         **_queues_to_be(cell, network),
         paused=everyone[0] if cell.pauses_first else None,
         contents=_contents(out / "products", network.publisher.name, everyone),
-        drained=seen.drained,
-        drain_s=seen.times["drained"] - seen.times["insertion_ended"],
+        drained=seen.drained_all,
+        drain_s=seen.drained - seen.insertion_ended,
         shaper=parse_shaper_log(_text(out / "logs/shaper.log")),
         tcp_asked=cell.tcp_congestion_control,
-        tcp_found=seen.tcp_found,
+        tcp_found=seen.parameters.tcp_congestion_control,
         tcp_others=seen.tcp_others,
         rtt_asked_ms={h: network.round_trip_ms[h] for h in subscribers},
         rtt_measured_ms=seen.rtt_measured_ms,
@@ -286,9 +311,8 @@ def delays(network: Network) -> dict[str, float]:
     return found
 
 
-def cpu_samples(path: Path, times: Mapping[str, float]) -> list[CpuSample]:
+def cpu_samples(path: Path, begin: float, end: float) -> list[CpuSample]:
     """Read the machine's CPU samples taken while products were in transit."""
-    begin, end = times["insertion_started"], times["drained"]
     log = shift_to(parse_sar_log(_text(path), path.name), begin)
     return [s for s in log.cpus if s.time_s > begin and s.time_s - s.interval_s < end]
 

@@ -4,13 +4,11 @@ cell, and that no product is missing, twice or damaged at a subscription."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from common.counting import counted
-from experiments.design import borrowing, shaping
+from experiments.design import borrowing
 from experiments.design.join_leave_expansion import JoinLeaveCell
-from experiments.design.shaping import Setting
 from experiments.verdict import (
     Check,
     Evidence,
@@ -37,17 +35,11 @@ from parsers.read.ldm_log import ReceiverStats, Replayed
 from topologies.model.network import Network
 
 
-def judge_files(
-    out: Path,
-    cell: JoinLeaveCell,
-    network: Network,
-    settings: Sequence[Setting],
-    rtt_measured_ms: dict[str, float],
-) -> Verdict:
+def judge_files(out: Path, cell: JoinLeaveCell, network: Network) -> Verdict:
     """Judge a cell from the files in the cell's directory `out`, cell.json included."""
     data = load_join_leave(out)
     checks = (
-        *network_checks(_evidence(out, cell, network, settings, data, rtt_measured_ms)),
+        *network_checks(_evidence(out, cell, network, data)),
         *_replays(out, cell, data),
         drained_check(data.cell.drained_all, data.cell.drained - data.cell.insertion_ended),
         *content_checks(summarize(data)),
@@ -55,18 +47,11 @@ def judge_files(
     return Verdict(summary(checks), checks)
 
 
-def _evidence(
-    out: Path,
-    cell: JoinLeaveCell,
-    network: Network,
-    settings: Sequence[Setting],
-    data: JoinLeaveData,
-    rtt_measured_ms: dict[str, float],
-) -> Evidence:
+def _evidence(out: Path, cell: JoinLeaveCell, network: Network, data: JoinLeaveData) -> Evidence:
     wrong, checked = link_mismatches(out / "links.json")
+    wrong_settings, settings = shaping_mismatches(out / "shaping.json")
     assert data.counters_start is not None
     assert data.counters_end is not None
-    times = {"insertion_started": data.cell.insertion_started, "drained": data.cell.drained}
     return Evidence(
         protocol=cell.protocol,
         m=cell.m,
@@ -76,8 +61,8 @@ def _evidence(
         products=sum(feed.products for feed in data.cell.feeds),
         link_mismatches=wrong,
         links_checked=checked,
-        shaping_mismatches=shaping.mismatches(settings),
-        shaping_checked=len(settings),
+        shaping_mismatches=wrong_settings,
+        shaping_checked=settings,
         links_after=link_mismatches(out / "links-end.json"),
         shaping_after=shaping_mismatches(out / "shaping-end.json"),
         probes=link_probes(out / "link-probes.json"),
@@ -90,14 +75,14 @@ def _evidence(
         relay_delay_ms=delays(network),
         network=network,
         branches_change=True,
-        cpu=cpu_samples(out / "logs/sar.log", times),
+        cpu=cpu_samples(out / "logs/sar.log", data.cell.insertion_started, data.cell.drained),
         # Subscribers that are killed or replaced at the end of a session write no statistics; those
         # that stay or leave do.
         receivers={
             name: found[-1] for name, log in data.logs.items() if (found := log.of(ReceiverStats))
         },
-        rtt_asked_ms={h: network.round_trip_ms[h] for h in rtt_measured_ms},
-        rtt_measured_ms=rtt_measured_ms,
+        rtt_asked_ms={h: network.round_trip_ms[h] for h in data.cell.rtt_measured_ms},
+        rtt_measured_ms=data.cell.rtt_measured_ms,
         clock=data.cell.clock,
     )
 

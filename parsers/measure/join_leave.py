@@ -79,6 +79,7 @@ class JoinLeaveCell(_File):
     subscribers: tuple[str, ...] = Field(min_length=1)
     site_of: dict[str, str] = {}
     rtt_ms: dict[str, float] = {}
+    rtt_measured_ms: dict[str, float] = {}
     feeds: tuple[FeedInfo, ...] = Field(min_length=1)
     endpoints: dict[str, str]  # "<subscriber>.<feed>" -> switch:port:VLAN
     trace: CellTrace

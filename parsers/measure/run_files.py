@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the cells of a run directory. In this room, only this module and `publish`, which writes the
-report, access files."""
+"""Read the cells of a run directory. In this room, only this module, `changed`, which reads
+digests, and `publish`, which writes the report, access files."""
 
 from __future__ import annotations
 

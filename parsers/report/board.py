@@ -103,7 +103,7 @@ def board_of(
         "clock": found.document["clock"],
         "verdict": brief.verdict,
         "headline": brief.headline,
-        "doubts": list(brief.doubts),
+        "doubts": [*filter(None, [brief.warning]), *brief.doubts],
         "result": list(brief.result),
         "metrics": metrics_json(),
         "shown_metrics": list(SHOWN),

@@ -46,7 +46,8 @@ class BriefTable(_Part):
 
 class Brief(_Part):
     """`verdict`: faithful, degraded, invalid or unknown. `doubts`: the verdict's warnings and
-    failures, the worst first, and other problems with the figures."""
+    failures, the worst first, and other problems with the figures. `warning`: what comes before
+    everything else; "": nothing."""
 
     title: str
     verdict: str
@@ -54,6 +55,7 @@ class Brief(_Part):
     headline: str = ""  # what the verdict means
     tables: tuple[BriefTable, ...] = ()
     doubts: tuple[str, ...] = ()
+    warning: str = ""
 
 
 def render_brief(
@@ -68,6 +70,8 @@ def render_brief(
         brief, page, hint = _ascii(brief), to_ascii(page), to_ascii(hint)
     end = [*_wrapped(hint, width), *_page_lines(page, width)]
     top = [*_wrapped(f"{brief.title}: {brief.verdict.upper()}", width), ""]
+    if brief.warning:
+        top += [*_wrapped(f"*** {brief.warning}", width), ""]
     top += _whole_sentences(brief.result, width, RESULT_LINES)
     left = LINES - len(top) - len(end) - 1
     doubts = _doubts(brief, width)
@@ -99,6 +103,7 @@ def _ascii(brief: Brief) -> Brief:
         result=tuple(map(to_ascii, brief.result)),
         tables=tuple(tables),
         doubts=tuple(map(to_ascii, brief.doubts)),
+        warning=to_ascii(brief.warning),
     )
 
 

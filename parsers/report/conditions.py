@@ -137,8 +137,8 @@ def repeat_section(manifest: Mapping[str, object], run: str) -> Section:
     ]
     sentences = [
         "repeat runs the experiment again from manifest.json alone and compares within the error"
-        " bars; verify checks every file's digest and computes every metric again from the logs;"
-        " report writes this page again from the files."
+        " bars; verify checks every file's digest, judges every cell again and computes every"
+        " metric again from the files; report writes this page again from them."
     ]
     if git.get("dirty"):
         sentences.append(

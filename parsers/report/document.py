@@ -25,6 +25,7 @@ from parsers.report.drawing import Plot
 
 WIDTH: Final = 80  # of report.txt
 LEAST_TEXT: Final = 12  # minimum width of a column of text
+CHANGED: Final = "Changed files"  # the title of a report's warning
 GAP: Final = 3  # between columns, as rich draws them
 
 
@@ -74,7 +75,8 @@ class Banner:
 
 @dataclass(frozen=True)
 class Report:
-    """`result`: the findings, in a few sentences. `main_tables`: the tables that are printed."""
+    """`result`: the findings, in a few sentences. `main_tables`: the tables that are printed.
+    `warning`: what comes before everything else; "": nothing."""
 
     title: str
     subtitle: str
@@ -82,6 +84,7 @@ class Report:
     sections: tuple[Section, ...]
     result: tuple[str, ...] = ()
     main_tables: tuple[BriefTable, ...] = ()
+    warning: str = ""
 
     @property
     def plots(self) -> tuple[Plot, ...]:
@@ -94,7 +97,13 @@ def brief_of(report: Report) -> Brief:
     title, banner = f"Downpour: {report.subtitle}", report.banner
     if not report.result:
         lines = (banner.headline, *banner.lines)
-        return Brief(title=title, verdict=banner.verdict, result=lines, tables=report.main_tables)
+        return Brief(
+            title=title,
+            verdict=banner.verdict,
+            result=lines,
+            tables=report.main_tables,
+            warning=report.warning,
+        )
     return Brief(
         title=title,
         verdict=banner.verdict,
@@ -102,6 +111,7 @@ def brief_of(report: Report) -> Brief:
         result=report.result,
         tables=report.main_tables,
         doubts=banner.lines,
+        warning=report.warning,
     )
 
 
@@ -117,6 +127,9 @@ def render_text(report: Report, width: int = WIDTH, *, ascii_only: bool = False)
         file=out, width=width, color_system=None, force_terminal=False, highlight=False, emoji=False
     )
     console.print(f"{escape(report.title)}    {escape(report.subtitle)}")
+    if report.warning:
+        text = escape(report.warning)
+        console.print(Panel(text, title=CHANGED, box=box.DOUBLE, title_align="left"))
     for sentence in report.result:
         console.print(escape(_bullet(sentence, width)))
     console.print(
@@ -147,6 +160,7 @@ def _ascii(report: Report) -> Report:
         banner=banner,
         sections=tuple(map(_ascii_section, report.sections)),
         result=tuple(map(to_ascii, report.result)),
+        warning=to_ascii(report.warning),
     )
 
 

@@ -20,6 +20,8 @@ def render_markdown(report: Report, *, figures: str = "") -> str:
     """Return the Markdown. `figures` precedes the names of the figures' files ("" or "directory/").
     Sections that report.txt leaves out are also left out here: index.html has them."""
     lines = [f"# {plain(report.title)}", "", plain(report.subtitle), ""]
+    if report.warning:
+        lines += [f"**{plain(report.warning)}**", ""]
     for sentence in report.result:
         lines += [plain(sentence), ""]
     lines += [f"**{plain(report.banner.headline)}**", ""]

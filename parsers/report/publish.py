@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write metrics.json and report/ of a run directory. In this room, only this module and
-`run_files`, which reads, access files."""
+"""Write metrics.json and report/ of a run directory. In this room, only this module and those which
+read (`run_files`, `changed`) access files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from parsers.measure.evaluate import Subscriptions, Transports, evaluate
 from parsers.report import join_leave_report
 from parsers.report.board import BOARD_FILE, board_of, render_board
 from parsers.report.brief import BRIEF_FILE, Brief
+from parsers.report.changed import changed_documents, warning_about
 from parsers.report.document import Report, brief_of, render_text
 from parsers.report.drawing import Plot
 from parsers.report.figures import draw
@@ -52,7 +53,8 @@ def write_report(
     """
     found = evaluate(run_dir, group_bytes, include_invalid=include_invalid)
     run = f"{found.experiment}/{whole_name(run_dir.resolve())}"
-    report = make_report(found, run)
+    warning = warning_about(changed_documents(run_dir), run)
+    report = replace(make_report(found, run), warning=warning)
     text, brief = render_text(report), brief_of(report)
     document = json.dumps(found.document, indent=1, sort_keys=True, allow_nan=False)
     metrics_path = run_dir / "metrics.json"
