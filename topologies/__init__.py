@@ -11,8 +11,8 @@ Where to look:
            and `census` (settings and programs), `lifecycle` (runs and what they leave), `up_down`
            (a network in the background), `facts` and `doctor` (what the kernel offers)
 `remote`   hosts of a network on other machines: `inventory` (which), `agent` (the program there),
-           `connection` and `host` (it, from here), `process`, `tunnels` (VXLAN),
-           `checkout` (whether it has the same programs); in other guests: `part_*`
+           `connection` and `host` (it, from here), `process`, `tunnels` (VXLAN);
+           in other guests: `part_*`
 `watch`    measures a running network: `counters`, `capture` (tcpdump), `link_probes` (delay),
            `taps` and `flights` (packets in transit), `inventory` and `journal` (settings),
            `raw_entries` and `switch_counters` (of switches)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from common import places
+from common import checkout, places
 from experiments.design.selection import Order
 from experiments.design.spec import AnySpec
 from experiments.runs.preparation import Planned
@@ -26,7 +26,6 @@ from experiments.runs.records import (
     Manifest,
     TraceRecord,
 )
-from topologies.remote import checkout
 from virtual.kernel_cache import sha256_of
 
 PACKAGES: Final = (

@@ -3,8 +3,7 @@
 
 A machine's agent (`agent`) holds a namespace with the host's interfaces, which VXLAN joins to the
 host's place in the network here (`tunnels`). Programs there look like processes here (`process`),
-and a file there like its copy here (`host`). `inventory` reads which machine has which host;
-`checkout` finds a machine whose programs are not those of this one.
+and a file there like its copy here (`host`). `inventory` reads which machine has which host.
 
 In virtual time a host may be in another guest of the same calendar: `part_plan` says which,
 `part_agent` serves the hosts of one part, and `part_host` is such a host as part 0 sees it. `there`

@@ -24,9 +24,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from common import checkout
 from common.shell import NetworkError, check, die_with_parent
 from topologies.emulate import census, sockets
-from topologies.remote import checkout
 from topologies.watch import inventory
 
 CLONE_NEWNET: Final = 0x40000000

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from common import checkout
 from common.places import BUILD, ROOT
 from common.shell import NetworkError, check, in_node
 from topologies.emulate.facts import KernelFacts
 from topologies.model.network import Host as NetworkHost
 from topologies.model.network import Network
-from topologies.remote import checkout
 from topologies.remote.connection import Connection
 from topologies.remote.inventory import RemoteHost
 from topologies.remote.there import HostThere

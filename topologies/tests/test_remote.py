@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from common import checkout
 from common.places import PROGRAMS, ROOT
 from common.shell import NetworkError
-from topologies.remote import channel, checkout, connection, inventory
+from topologies.remote import channel, connection, inventory
 from topologies.remote.connection import Connection
 from topologies.remote.host import Host
 from topologies.remote.inventory import InventoryError, RemoteHost
