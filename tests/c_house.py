@@ -79,7 +79,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "ldm7/site/pqact/tests": ("ldm7/site", "ldm7/common"),
     "ldm7/site/pqact/fuzz": ("ldm7/site", "common/c", "tests"),
     "ldm7/site/rtstats/tests": ("ldm7/site",),
-    "topologies/wire/src": (),
+    "topologies/wire/src": ("common/c",),
     "topologies/wire/tests": ("topologies/wire/src",),
     "topologies/ctcp": (),
     "experiments/lag": (),

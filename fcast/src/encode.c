@@ -132,7 +132,6 @@ uint32_t fcast_choose_seed(const struct fcast_fti *fti)
         return 1;
     /* Smaller blocks need more symbols, and more trials before a bad seed shows. */
     double limit = k >= 5000 ? 1.02 : k >= SMALL_K ? 1.03 : k >= 500 ? 1.06 : 1.2;
-    return ldpc_choose_seed(fcast_ldpc_kind(fti), k, n,
-                            fti->n1, 1, k < SMALL_K ? SMALL_TRIALS : SEED_TRIALS, limit,
-                            SEED_ATTEMPTS);
+    return ldpc_choose_seed(fcast_ldpc_kind(fti), k, n, fti->n1, 1,
+                            k < SMALL_K ? SMALL_TRIALS : SEED_TRIALS, limit, SEED_ATTEMPTS);
 }

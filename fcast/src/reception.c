@@ -8,12 +8,7 @@
 #include "ldpc_kind.h"
 #include "reception_impl.h"
 
-enum {
-    WORD_BITS = 64,
-    FIRST_SLOTS = 256,
-    EVERY_SYMBOL_K = 1000,
-    RATE_MIN = 8
-};
+enum { WORD_BITS = 64, FIRST_SLOTS = 256, EVERY_SYMBOL_K = 1000, RATE_MIN = 8 };
 /* A try that failed is repeated once so many symbols have come that they pay for it, with
  * about 0.1 ms each. Else a few datagrams a second could keep a receiver busy. */
 #define WORK_PER_SYMBOL 50000

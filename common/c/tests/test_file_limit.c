@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "../file_limit.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <sys/resource.h>
 
 #include <cmocka.h>
+
+#include "../file_limit.h"
 
 static rlim_t soft_limit(void)
 {
