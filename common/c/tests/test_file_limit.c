@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/resource.h>
 
 #include <cmocka.h>
 
-#include "../file_limit.h"
+#include "file_limit.h"
 
 static rlim_t soft_limit(void)
 {
