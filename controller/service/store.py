@@ -35,6 +35,9 @@ from controller.paths.multipoint_path import (
 SCHEMA_VERSION = 1
 CHANNELS = "channels"  # the kind of documents with a path's channels, keyed by its number
 BUSY_TIMEOUT_MS = 5000
+# A controller that starts beside another may meet its commits to a disk that writes something
+# large. It has nothing to do before, but giving up would leave the domain without a standby.
+OPEN_TIMEOUT_MS = 30_000
 LOG_PAGES = 64
 PAGE_BYTES = 4096
 
@@ -141,7 +144,7 @@ class Store:
                 file.touch(mode=0o600, exist_ok=True)
             self._connection = sqlite3.connect(
                 ":memory:" if file is None else str(file),
-                timeout=BUSY_TIMEOUT_MS / 1000,
+                timeout=OPEN_TIMEOUT_MS / 1000,
                 isolation_level=None,
                 check_same_thread=False,
             )
@@ -151,10 +154,16 @@ class Store:
             # request must also survive one.
             self._connection.execute("PRAGMA synchronous=FULL")
             self._check(network, domain)
+            self._connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
         except (OSError, sqlite3.Error) as error:
             raise StoreError(self._text(error)) from error
 
     def _text(self, error: Exception) -> str:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            return (
+                f"--store {self._file}: another program had it locked for "
+                f"{OPEN_TIMEOUT_MS / 1000:g} s; valid: a file of this domain's controllers alone"
+            )
         why = error.strerror if isinstance(error, OSError) else error
         return (
             f"--store {self._file}: {why or error}; valid: a file that this program made, or none"

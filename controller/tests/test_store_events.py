@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from controller.paths.core import Endpoint
 from controller.paths.multipoint_path import Algorithm, MultipointPath, TreeHop
+from controller.service import store as store_module
 from controller.service.active_role import LeaseTable
 from controller.service.events import EventKind, EventLog, as_sse
 from controller.service.store import (
@@ -17,6 +22,7 @@ from controller.service.store import (
     Change,
     HoldRow,
     Store,
+    StoreError,
 )
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, ROOT
 
@@ -146,3 +152,36 @@ def test_the_log_of_writes_is_bounded(tmp_path: Path) -> None:
     frame_bytes, of_one_change = PAGE_BYTES + 24, 16
     assert largest_bytes < (LOG_PAGES + of_one_change) * frame_bytes
     assert largest_bytes >= LOG_PAGES * PAGE_BYTES  # it reached the bound
+
+
+def locked(file: Path) -> sqlite3.Connection:
+    """Return a connection that has the file for itself, as while it commits to a slow disk."""
+    other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN EXCLUSIVE")
+    return other
+
+
+def test_opening_waits_longer_than_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "BUSY_TIMEOUT_MS", 50)
+    Store(tmp_path / "store", "n", "d").close()
+    other = locked(tmp_path / "store")
+    threading.Timer(0.5, other.execute, ["ROLLBACK"]).start()
+    opened = Store(tmp_path / "store", "n", "d")
+    second = locked(tmp_path / "store")
+    with pytest.raises(sqlite3.OperationalError, match="locked"), opened.transaction():
+        pass
+    second.close()
+    opened.close()
+
+
+def test_a_file_that_stays_locked_is_no_wrong_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "OPEN_TIMEOUT_MS", 50)
+    Store(tmp_path / "store", "n", "d").close()
+    other = locked(tmp_path / "store")
+    with pytest.raises(StoreError, match=r"another program had it locked for 0\.05 s; valid"):
+        Store(tmp_path / "store", "n", "d")
+    other.close()
