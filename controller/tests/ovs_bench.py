@@ -73,7 +73,7 @@ class Bench(Switches):
     ) -> None:  # fmt: skip
         """`apps`: the controller runs as an app of the framework's launcher, beside these
         others."""
-        super().__init__(directory, "ctltest", follow_s=3)
+        super().__init__(directory, "ctltest")
         self.ports = [16653 + number for number in range(controllers)]
         self.tls = tls
         self.options = options

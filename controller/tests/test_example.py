@@ -29,7 +29,7 @@ def test_the_example_is_forty_lines_that_a_lesson_can_show() -> None:
 @contextmanager
 def switches(directory: Path) -> Iterator[Switches]:
     """s1 with its root at port 1 and leaves at 2 and 3: patches to s2 and s3, which flood."""
-    made = Switches(directory, "example", follow_s=5)
+    made = Switches(directory, "example")
     try:
         made.open_switches(
             (

@@ -87,7 +87,7 @@ class Proxy:
 
 class Bench(Switches):
     def __init__(self, directory: Path, network: Network) -> None:
-        super().__init__(directory, "fedtest", follow_s=5)
+        super().__init__(directory, "fedtest")
         self.network = network
         self.domain_of = {
             s.name: s.domain for s in network.switches if not s.domain.startswith("e")
