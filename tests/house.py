@@ -97,7 +97,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "protocols": ("common.nearest", "common.places"),
     "parsers.base": (),
     "parsers.read": ("common.contracts", "common.nearest", "parsers.base"),
-    "parsers.measure": ("common.contracts", "parsers.base", "parsers.read"),
+    "parsers.measure": ("common.contracts", "common.files", "parsers.base", "parsers.read"),
     "parsers.report": ("common", "parsers.base", "parsers.read", "parsers.measure"),
     "parsers": ("common", "parsers.base", "parsers.read", "parsers.measure", "parsers.report"),
     "virtual": ("common", "topologies.emulate.openvswitch"),

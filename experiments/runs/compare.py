@@ -110,12 +110,12 @@ def find_runs(paths: Sequence[Path]) -> tuple[Run, ...]:
 
 
 def _find(path: Path, letter: str) -> Run:
-    target = path.resolve()
+    target, directories = path.resolve(), cell_directories(path)
     manifest: Mapping[str, Any] = {}
     if (file := path / "manifest.json").is_file():
         manifest = parse_manifest(read_text(file), str(file)).raw
     described = []
-    for directory in cell_directories(path):
+    for directory in directories:
         if not (file := directory / "cell.json").is_file():
             raise BadFile(f"{file} is missing: {directory} is not the directory of a cell")
         text = read_text(file)

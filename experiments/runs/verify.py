@@ -28,6 +28,7 @@ from experiments.runs.same_values import compare_values, shown
 from parsers.base.jsonfiles import BadFile
 from parsers.measure.evaluate import evaluate
 from parsers.measure.metrics import GROUP_BYTES
+from parsers.measure.run_files import check_files_end
 
 LISTED: Final = 10  # differences of a cell, then how many more
 THE_RUN: Final = "the run as a whole"
@@ -85,6 +86,7 @@ def verify(run: Path, progress: Callable[[str], None] | None = None) -> tuple[Ch
     """Check a run directory: its cells by name, then the whole. Calls `progress(text)` for each
     step. Raises BadFile or OSError if there is nothing to compare."""
     tell = progress if progress is not None else lambda _: None
+    check_files_end(run)
     written = _metrics(run)
     names = sorted(p.name for p in (run / "cells").iterdir() if p.is_dir())
     aside = sorted(p for p in (run / "set-aside").glob("*") if p.is_dir())

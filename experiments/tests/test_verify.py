@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -128,6 +129,14 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "metrics.json").write_text("[1]")
     assert main(VerifyOptions(run=tmp_path)) == 2
     assert "not the metrics of a run" in capsys.readouterr().err
+
+
+def test_a_file_that_would_never_end(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = run / "metrics.json"
+    file.unlink()
+    os.mkfifo(file)
+    assert main(VerifyOptions(run=run)) == 2
+    assert f"{file}: found no regular file (a FIFO" in capsys.readouterr().err
 
 
 def test_a_file_that_was_cut(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,11 +4,13 @@ digests, and `publish`, which writes the report, access files."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from common.contracts import JOIN_LEAVE, WITH_OWN_LOGS
+from common.files import endless
 from parsers.base.jsonfiles import BadFile
 from parsers.base.problems import Lines
 from parsers.measure import join_leave
@@ -203,8 +205,18 @@ def _shown(path: Path) -> str:
     return str(path)
 
 
+def check_files_end(run_dir: Path) -> None:
+    """Check that reading a run's files ends. Raises `BadFile`, which names the first that might
+    not."""
+    for path in sorted(run_dir.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):  # a link to nothing
+            if kind := endless(path):
+                raise BadFile(f"{path}: found {kind}; valid: a file that the run wrote")
+
+
 def cell_directories(run_dir: Path) -> list[Path]:
-    """Return the cells of a run, by name. Raises `BadFile` if there is none."""
+    """Return the cells of a run, by name. Raises `BadFile` if there is none, or as
+    `check_files_end`."""
     cells = run_dir / "cells"
     found = (
         sorted(d for d in cells.iterdir() if d.is_dir() and not d.name.startswith("."))
@@ -213,4 +225,5 @@ def cell_directories(run_dir: Path) -> list[Path]:
     )
     if not found:
         raise BadFile(f"{run_dir}: not a run directory: no cells/<cell>/ in it")
+    check_files_end(run_dir)
     return found

@@ -11,6 +11,7 @@ from typing import Final
 from common import digests
 from common.command_line import PROGRAM
 from common.counting import counted
+from parsers.measure.run_files import cell_directories
 
 LISTED: Final = 3
 
@@ -19,9 +20,8 @@ def changed_documents(run: Path) -> list[str]:
     """Return what is changed, missing or extra: manifest.json, and the JSON files of each cell.
     Cells and runs without digests are skipped: they are not complete, or older."""
     found = _changed(run, run, lambda name: name == "manifest.json" or name.startswith("cells/"))
-    for cell in sorted((run / "cells").iterdir()):
-        if cell.is_dir() and not cell.name.startswith("."):
-            found += _changed(run, cell, lambda name: "/" not in name and name.endswith(".json"))
+    for cell in cell_directories(run):
+        found += _changed(run, cell, lambda name: "/" not in name and name.endswith(".json"))
     return found
 
 

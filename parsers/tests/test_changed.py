@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from common import digests
+from common.exit_codes import EXIT_USAGE
 from parsers.__main__ import main
 from parsers.report.changed import changed_documents, warning_about
 from parsers.report.publish import write_report
@@ -105,6 +107,16 @@ def test_logs_are_left_to_verify(run: Path) -> None:
     """They may be gigabytes."""
     (run / "cells" / NAME / "logs/sar.log").write_text("")
     assert changed_documents(run) == []
+
+
+def test_a_file_that_would_never_end(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = run / f"cells/{NAME}/verdict.json"
+    file.unlink()
+    os.mkfifo(file)
+    assert main(["report", str(run)]) == EXIT_USAGE
+    assert f"{file}: found no regular file (a FIFO, a device or a socket); valid" in (
+        capsys.readouterr().err
+    )
 
 
 def test_a_run_that_is_not_complete(run: Path) -> None:
