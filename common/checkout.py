@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from common.digests import digest_of
 from common.places import PROGRAMS
 
 ROOMS: Final = ("common", "controller", "experiments", "parsers", "protocols", "topologies")
@@ -32,7 +33,7 @@ def describe(root: Path, build: Path, programs: Iterable[str] = AT_HOSTS) -> dic
 def _digest(root: Path, paths: Iterable[Path]) -> str:
     whole = hashlib.sha256()
     for path in paths:
-        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "absent"
+        content = digest_of(path).sha256 if path.is_file() else "absent"
         whole.update(f"{path.relative_to(root)} {content}\n".encode())
     return whole.hexdigest()[:DIGITS]
 

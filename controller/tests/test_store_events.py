@@ -161,15 +161,18 @@ def locked(file: Path) -> sqlite3.Connection:
     return other
 
 
-def test_opening_waits_longer_than_a_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_module, "BUSY_TIMEOUT_MS", 50)
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
     Store(tmp_path / "store", "n", "d").close()
-    other = locked(tmp_path / "store")
+    return tmp_path / "store"
+
+
+def test_opening_waits_longer_than_a_change(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "BUSY_TIMEOUT_MS", 50)
+    other = locked(file)
     threading.Timer(0.5, other.execute, ["ROLLBACK"]).start()
-    opened = Store(tmp_path / "store", "n", "d")
-    second = locked(tmp_path / "store")
+    opened = Store(file, "n", "d")
+    second = locked(file)
     with pytest.raises(sqlite3.OperationalError, match="locked"), opened.transaction():
         pass
     second.close()
@@ -177,11 +180,10 @@ def test_opening_waits_longer_than_a_change(
 
 
 def test_a_file_that_stays_locked_is_no_wrong_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "OPEN_TIMEOUT_MS", 50)
-    Store(tmp_path / "store", "n", "d").close()
-    other = locked(tmp_path / "store")
+    other = locked(file)
     with pytest.raises(StoreError, match=r"another program had it locked for 0\.05 s; valid"):
-        Store(tmp_path / "store", "n", "d")
+        Store(file, "n", "d")
     other.close()

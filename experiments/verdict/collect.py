@@ -77,13 +77,13 @@ class Observed(_Of):
     clock: Clock
 
 
-def observed(out: Path) -> Observed:
-    """Read what a cell's cell.json says about its run. Raises BadFile or OSError."""
-    file = out / "cell.json"
+def observed(out: Path, cell_json: Mapping[str, object]) -> Observed:
+    """Return what the cell.json of the directory `out` says about the cell's run. Raises
+    BadFile."""
     try:
-        return Observed.model_validate_json(file.read_text(encoding="utf-8"))
+        return Observed.model_validate(cell_json)
     except ValidationError as error:
-        raise BadFile(describe(error, str(file))) from None
+        raise BadFile(describe(error, str(out / "cell.json"))) from None
 
 
 def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evidence:

@@ -46,7 +46,7 @@ def judge_cell(out: Path) -> tuple[Verdict, dict[str, Account] | None]:
     network = Network.from_json((out / "network.json").read_text(encoding="utf-8"))
     if isinstance(cell, JoinLeaveCell):
         return judge_files(out, cell, network), None
-    evidence = collect(out, cell, network, observed(out))
+    evidence = collect(out, cell, network, observed(out, known))
     return judge(evidence), accounts(evidence)
 
 

@@ -218,9 +218,7 @@ class Servers:
 
     def expect_logged(self, host: str, text: str, times: int) -> None:
         """A product is in the queue a moment before the line about it is in the log."""
-        deadline = time.monotonic() + 40
-        while self.count(host, text) < times and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(f"{times} times {text!r} at {host}", partial(self.logged, host, text, times))
         found = self.count(host, text)
         expect(found == times, f"{host} logged {text!r} {found} times, not {times}")
 
