@@ -58,6 +58,14 @@ def process_name(pid: int) -> str:
         return ""
 
 
+def has_ended(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
 def names_of(servers: Servers, host: str) -> list[str]:
     return sorted(process_name(pid) for pid in servers.descendants(host))
 
@@ -284,7 +292,7 @@ def case_walls(servers: Servers) -> None:
     servers.start("r3", subscriber7("r3", both + "SET ldmd.sandbox off\n"))
     await_receiving(servers)
     for host in SUBSCRIBERS:
-        wait_for("LDM6", lambda host=host: servers.logged(host, "is willing to be a primary"))
+        wait_for("LDM6", partial(servers.logged, host, "is willing to be a primary"))
     free = ("0", "0")
     said = re.search(r"Sandbox: (.*)", servers.log("s"))
     expect(said is not None, "ldmd does not say which walls there are")
@@ -326,7 +334,7 @@ def case_kill_anything(servers: Servers) -> None:
         servers.start(host, conf)
     await_receiving(servers)
     victims: Counter[str] = Counter()
-    inserted = 0
+    inserted = pid = 0
     began = time.monotonic()
     end, next_kill = began + seconds, began + 1
     while time.monotonic() < end:
@@ -345,7 +353,7 @@ def case_kill_anything(servers: Servers) -> None:
         pid = rng.choice(servers.descendants(host))
         victims[process_name(pid)] += 1
         os.kill(pid, signal.SIGKILL)
-    time.sleep(1)  # until the last one killed is gone
+    wait_for("the last one killed to be gone", partial(has_ended, pid))
     for host, process in servers.running.items():
         if process.poll() is not None:
             servers.start(host, configurations[host])
