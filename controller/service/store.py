@@ -128,6 +128,11 @@ def bound_log(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA journal_size_limit={LOG_PAGES * PAGE_BYTES}")
 
 
+def is_locked(error: Exception) -> bool:
+    """Return whether the reason is that another program is writing to the file."""
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+
+
 class Store:
     """The file that keeps paths and holds; None: in memory only.
 
@@ -159,7 +164,7 @@ class Store:
             raise StoreError(self._text(error)) from error
 
     def _text(self, error: Exception) -> str:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+        if is_locked(error):
             return (
                 f"--store {self._file}: another program had it locked for "
                 f"{OPEN_TIMEOUT_MS / 1000:g} s; valid: a file of this domain's controllers alone"

@@ -203,6 +203,25 @@ def test_standby_takes_over_without_a_frame_lost(bench: Bench) -> None:
     bench.start_controller(second)
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("path")
+def test_a_stall_of_both_controllers_changes_no_role(bench: Bench) -> None:
+    """As when the whole machine stands still for longer than the lease."""
+    number = active(bench)
+    logs = [bench.log(each) for each in bench.running]
+    before = [log.read_text() for log in logs]
+    standby_first = sorted(bench.running, key=lambda each: each == number)
+    for each in standby_first:
+        bench.running[each].send_signal(signal.SIGSTOP)
+    time.sleep(2 * LEASE_S)
+    for each in standby_first:
+        bench.running[each].send_signal(signal.SIGCONT)
+    time.sleep(LEASE_S)
+    said = "".join(log.read_text()[len(old) :] for log, old in zip(logs, before, strict=True))
+    assert not re.search("active now|standing by", said), said
+    assert ready(bench, number)
+
+
 @pytest.mark.parametrize("silent", [True, False], ids=["silent", "port-status"])
 @pytest.mark.usefixtures("path")
 def test_dead_link_is_found_and_the_tree_moves(bench: Bench, silent: bool) -> None:

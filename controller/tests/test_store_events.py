@@ -146,7 +146,7 @@ def test_the_log_of_writes_is_bounded(tmp_path: Path) -> None:
     largest_bytes = 0
     for number in range(100):
         written(store, *((None, PATH) if number % 2 == 0 else (PATH, None)))
-        lease.take("a", "here", float(number), 0.5)
+        lease.take(lease.read(), "a", "here", float(number), 0.5)
         log_bytes = file.with_name("store.sqlite-wal").stat().st_size
         largest_bytes = max(largest_bytes, log_bytes)
     frame_bytes, of_one_change = PAGE_BYTES + 24, 16
