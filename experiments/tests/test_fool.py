@@ -306,6 +306,25 @@ def slow_program(prefix: list[str]) -> Action:
     return start
 
 
+NICE_THREAD = """
+import os, threading, time
+def work():
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 7)
+    time.sleep(60)
+threading.Thread(target=work, daemon=True).start()
+time.sleep(60)
+"""
+LATE_TIMERS = """
+import time
+open("/proc/self/timerslack_ns", "w").write("20000000")
+time.sleep(60)
+"""
+
+
+def python(text: str) -> Action:
+    return slow_program([sys.executable, "-c", text])
+
+
 def on_one_core(emulation: Emulation) -> None:
     if os.cpu_count() == 1:
         raise Unable("there is one core only")
@@ -505,6 +524,27 @@ ATTEMPTS: Final = (
         before=on_one_core,
         undo=end_program,
         text="q scheduling",
+    ),
+    Attempt(
+        "a thread of a program with less of the processors",
+        (PLANNED,),
+        before=python(NICE_THREAD),
+        undo=end_program,
+        text="nice 7",
+    ),
+    Attempt(
+        "a program before all others (real time)",
+        (PLANNED,),
+        before=slow_program(["chrt", "-f", "1"]),
+        undo=end_program,
+        text="policy 1",
+    ),
+    Attempt(
+        "a program whose timers are 20 ms late",
+        (PLANNED,),
+        before=python(LATE_TIMERS),
+        undo=end_program,
+        text="timer slack 20000000 ns",
     ),
     Attempt(
         "a stopped program", (PLANNED,), before=stopped_program, undo=end_program, text="stopped"

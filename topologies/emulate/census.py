@@ -25,7 +25,7 @@ PASSING: Final = frozenset(
 )
 PRELOAD: Final = "LD_PRELOAD"
 KERNEL_THREAD: Final = 0x00200000  # PF_KTHREAD of linux/sched.h: it has no environment to read
-REAL_TIME: Final = {1, 2}  # SCHED_FIFO, SCHED_RR
+TIMER_SLACK_NS: Final = 50_000  # the kernel's default; PR_SET_TIMERSLACK(2const)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Program:
     name: str
     outermost: bool
     started_ticks: int
-    scheduling: str  # niceness, policy, cores, control group
+    scheduling: frozenset[str]  # its threads' niceness, policy, cores, control group, timer slack
     stopped: bool
 
 
@@ -66,14 +66,14 @@ def _described(inside: Mapping[int, str], proc: Path) -> Iterator[Program]:
             fields = contents(proc / f"{pid}/stat").rpartition(")")[2].split()
             if fields[0] in "ZX" or int(fields[6]) & KERNEL_THREAD:
                 continue
-            parent, policy = int(fields[1]), int(fields[38])
+            parent = int(fields[1])
             yield Program(
                 node,
                 pid,
                 _name(pid, proc),
                 inside.get(parent) != node,
                 int(fields[19]),
-                "real-time" if policy in REAL_TIME else scheduling(pid, proc),
+                frozenset(_of_threads(pid, proc)),
                 fields[0] in "Tt",
             )
 
@@ -92,15 +92,31 @@ def _own_clock(pid: int, proc: Path) -> bool:
     return all(p.exists() for p in places) and len({p.stat().st_ino for p in places}) > 1
 
 
+def _of_threads(pid: int, proc: Path) -> Iterator[str]:
+    for thread in (proc / f"{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            yield scheduling(int(thread.name), proc)
+
+
 def scheduling(pid: int, proc: Path = Path("/proc")) -> str:
-    """Return what determines a process's share of the processors. Raises OSError if it is gone."""
+    """Return what determines a thread's share of the processors, and by how much its timers may be
+    late. Raises OSError if it is gone."""
     fields = contents(proc / f"{pid}/stat").rpartition(")")[2].split()
     cores = ",".join(map(str, sorted(os.sched_getaffinity(pid))))
     groups = contents(proc / f"{pid}/cgroup").split()
     own = sorted({g.split(":", 2)[2] for g in groups if _shares_processors(g)})
     clock = ", a time namespace" if _own_clock(pid, proc) else ""
     share = f"nice {fields[16]}, policy {fields[38]}, cores {cores}, "
-    return f"{share}cgroup {' '.join(own) or '/'}{clock}"
+    return f"{share}cgroup {' '.join(own) or '/'}{_timer_slack(pid, proc)}{clock}"
+
+
+def _timer_slack(pid: int, proc: Path) -> str:
+    """Return what a timer slack above the kernel's default is, if this process may read it."""
+    with contextlib.suppress(OSError, ValueError):
+        slack_ns = int(contents(proc / f"{pid}/timerslack_ns"))
+        if slack_ns > TIMER_SLACK_NS:
+            return f", timer slack {slack_ns} ns"
+    return ""
 
 
 def _shares_processors(line: str) -> bool:
@@ -117,7 +133,7 @@ def summary(found: list[Program]) -> dict[str, str]:
         here = [p for p in lasting if p.node == node]
         counts = Counter(p.name for p in here if p.outermost)
         texts[f"{node} programs"] = ", ".join(f"{n} x {name}" for name, n in sorted(counts.items()))
-        ways = {p.scheduling for p in here} - {"real-time"}
+        ways = {way for p in here for way in p.scheduling}
         ways |= {f"stopped: {p.name} {p.pid}" for p in here if p.stopped}
         texts[f"{node} scheduling"] = "; ".join(sorted(ways))
     return texts

@@ -18,7 +18,7 @@ PACKET = "sk RefCnt Type Proto Iface R Rmem User Inode\n0 3 2 0003 2 1 0 0 {inod
 
 
 def program(pid: int, name: str) -> Program:
-    return Program("p", pid, name, True, 0, "", False)
+    return Program("p", pid, name, True, 0, frozenset(), False)
 
 
 def looked(proc: Path, programs: Sequence[Program] = ()) -> dict[str, str]:
