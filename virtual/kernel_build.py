@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from common.counting import counted
+from common.digests import digest_of
 from common.shell import die_with_parent
 from virtual import kernel_cache, kernel_fetch, kernel_file, kernel_source
-from virtual.kernel_cache import CACHE, CONFIG, Build, Kernel, find_kernel, sha256_of
+from virtual.kernel_cache import CACHE, CONFIG, Build, Kernel, find_kernel
 from virtual.kernel_estimate import learnt
 from virtual.kernel_fetch import PinError, Progress, Source
 from virtual.kernel_progress import Printer
@@ -187,7 +188,7 @@ def _from_source(source: Source, digest: str, fetch_s: float, say: Progress) -> 
     """Build from one source. The caller holds the lock. Intermediate files are in a directory that
     is removed in any case."""
     try:
-        sha256 = sha256_of(source.path)
+        sha256 = digest_of(source.path).sha256
     except OSError as error:
         raise KernelError(f"{source.path}: {error.strerror}") from None
     for kernel, build in kernel_cache.cached(kernel_cache.kernels_directory(), digest):
@@ -230,7 +231,7 @@ def _from_source(source: Source, digest: str, fetch_s: float, say: Progress) -> 
             compile_s=round(time.monotonic() - began, 1),
             files=files,
             options_dropped=dropped,
-            sha256=sha256_of(tree / "linux"),
+            sha256=digest_of(tree / "linux").sha256,
         )
         return kernel_cache.store(work, tree / "linux", tree / ".config", build)
     except OSError as error:

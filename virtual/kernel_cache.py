@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
+from common import digests
 from common.places import OWN, PREFIXES
 from virtual import kernel_source
 from virtual.cores import cache_directory
@@ -143,12 +144,6 @@ def current_digest(built_by: str | None = None) -> str:
     inputs["places"] = repr((kernel_source.FILES, kernel_source.EDITS)).encode()
     inputs["compiler"] = (compiler() if built_by is None else built_by).encode()
     return digest_of(inputs)
-
-
-def sha256_of(path: Path) -> str:
-    """Return the digest of a file's bytes as 64 hexadecimal digits. Raises OSError."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 # --- where kernels are ---------------------------------------------------------------------------
@@ -286,7 +281,7 @@ def description_of(file: Path) -> Build:
 def check_content(file: Path, build: Build) -> None:
     """Raise KernelError unless the bytes of the kernel `file` are those that `build` describes."""
     try:
-        found = sha256_of(file)
+        found = digests.digest_of(file).sha256
     except OSError as error:
         raise KernelError(f"{file}: {error.strerror}") from None
     if build.sha256 and found != build.sha256:

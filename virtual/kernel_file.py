@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
+from common import digests
 from virtual import kernel_cache
 from virtual.kernel_cache import COMPRESSED, Build, Kernel
 from virtual.kernel_source import KernelError
@@ -42,7 +43,7 @@ def export_kernel(directory: Path) -> Path:
     build = kernel_cache.description_of(kernel.path)
     kernel_cache.check_content(kernel.path, build)
     build = dataclasses.replace(
-        build, sha256=kernel_cache.sha256_of(kernel.path), origin="installed"
+        build, sha256=digests.digest_of(kernel.path).sha256, origin="installed"
     )
     target = directory / artefact_name(build)
     partial = target.with_name(f".{target.name}.{os.getpid()}")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from common import checkout, places
+from common import checkout, digests, places
 from experiments.design.selection import Order
 from experiments.design.spec import AnySpec
 from experiments.runs.preparation import Planned
@@ -26,7 +26,6 @@ from experiments.runs.records import (
     Manifest,
     TraceRecord,
 )
-from virtual.kernel_cache import sha256_of
 
 PACKAGES: Final = (
     "fastapi",
@@ -144,7 +143,7 @@ def environment(build: Path) -> Environment:
     return {
         "distribution": distribution,
         "c_library": " ".join(platform.libc_ver()),
-        "programs": {name: sha256_of(path) for name, path in found.items() if path.is_file()},
+        "programs": {n: digests.digest_of(p).sha256 for n, p in found.items() if p.is_file()},
     }
 
 

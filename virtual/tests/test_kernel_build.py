@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from common import digests
 from virtual import cli, kernel_build, kernel_cache, kernel_fetch, kernel_source
 from virtual.kernel_build import (
     Kernel,
@@ -234,7 +235,7 @@ def test_the_pinned_source_comes_before_newer_ones(machine: Machine) -> None:
     machine.monkeypatch.setattr(
         kernel_fetch, "fetch_pinned", lambda *_args: kernel_fetch.source_of(pinned)
     )
-    pin = kernel_fetch.Pin("", "", kernel_cache.sha256_of(pinned))
+    pin = kernel_fetch.Pin("", "", digests.digest_of(pinned).sha256)
     machine.monkeypatch.setattr(kernel_cache, "PINNED", pin)
     kernel = machine.ensure()
     assert (kernel.version, kernel.source_sha256) == ("7.2.4", pin.sha256)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from common import digests
 from virtual import cli, kernel_cache, kernel_file, kernel_source
 from virtual.kernel_build import Kernel, KernelError, ensure_kernel, find_kernel
 from virtual.kernel_cache import parse_build
@@ -338,7 +339,7 @@ def test_a_kernel_that_does_not_run_here_is_refused(machine: Machine) -> None:
     words = json.loads(sidecar.read_text())
     raw = machine.tmp / "raw"
     raw.write_bytes(program)
-    sidecar.write_text(json.dumps({**words, "sha256": kernel_cache.sha256_of(raw)}))
+    sidecar.write_text(json.dumps({**words, "sha256": digests.digest_of(raw).sha256}))
     refused(machine, file, "does not run on this machine: no such library")
 
 
