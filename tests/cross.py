@@ -35,6 +35,7 @@ LIBRARIES: Final = (
 NOT_UNDER_QEMU: Final = {
     "fmtp-auth": "qemu-user lacks IP_MULTICAST_IF",
     "fmtp-loop": "qemu-user lacks IP_MULTICAST_IF",
+    "fmtp-published_sockets": "qemu-user lacks IP_MULTICAST_IF",
     "fmtp-places": "runs itself again, by unshare",
     "fmtp-batches": "qemu-user lacks the ancillary data of UDP_GRO",
     "transport-batches": "qemu-user lacks the ancillary data of UDP_GRO",
