@@ -56,6 +56,16 @@ static volatile sig_atomic_t stop_asked;
 /* The state of the other end. */
 enum peer { PEER_AWAITED, PEER_THERE, PEER_CLOSED };
 
+/* Frames of the other end, on their way into an interface. */
+struct burst {
+    unsigned n;
+    struct mmsghdr messages[BURST];
+    struct iovec pieces[BURST];
+    struct {
+        _Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(uint64_t))];
+    } times[BURST];
+};
+
 struct end {
     const char *name;
     int64_t delay_ns;
@@ -63,7 +73,7 @@ struct end {
     unsigned head; /* index in the ring */
     struct sockaddr_ll to;
     int tx;
-    struct burst *burst;
+    struct burst burst;
 };
 
 struct cut {
@@ -104,18 +114,9 @@ static int fail_errno(const char *name, const char *what)
 
 /* -- what the other end wrote --------------------------------------------------------------- */
 
-struct burst {
-    unsigned n;
-    struct mmsghdr messages[BURST];
-    struct iovec pieces[BURST];
-    struct {
-        _Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(uint64_t))];
-    } times[BURST];
-};
-
-static void burst_add(const struct end *end, const struct batch_frame *frame, uint64_t due_ns)
+static void burst_add(struct end *end, const struct batch_frame *frame, uint64_t due_ns)
 {
-    struct burst *burst = end->burst;
+    struct burst *burst = &end->burst;
     const unsigned i = burst->n++;
     struct msghdr *message = &burst->messages[i].msg_hdr;
     burst->pieces[i] =
@@ -133,9 +134,9 @@ static void burst_add(const struct end *end, const struct batch_frame *frame, ui
     memcpy(CMSG_DATA(time), &due_ns, sizeof due_ns);
 }
 
-static int burst_send(const struct end *end)
+static int burst_send(struct end *end)
 {
-    struct burst *burst = end->burst;
+    struct burst *burst = &end->burst;
     for (unsigned done = 0; done < burst->n;) {
         const int sent = sendmmsg(end->tx, &burst->messages[done], burst->n - done, 0);
         if (sent < 0 && errno == EINTR)
@@ -156,12 +157,12 @@ static int release(const struct cut *cut, int64_t now_ns)
     while (batch_next(cut->bytes, &offset, &frame)) {
         if (frame.link >= cut->n)
             return fail("the other end", "it has more interfaces");
-        const struct end *end = &cut->ends[frame.link];
+        struct end *end = &cut->ends[frame.link];
         const int64_t due_ns = frame.sent_ns + end->delay_ns - cut->real_minus_monotonic_ns;
         if (due_ns < now_ns)
             return fail(end->name, "a frame is late");
         burst_add(end, &frame, (uint64_t)due_ns);
-        if (end->burst->n == BURST && burst_send(end) != 0)
+        if (end->burst.n == BURST && burst_send(end) != 0)
             return -1;
     }
     for (size_t i = 0; i < cut->n; i++)
@@ -334,12 +335,12 @@ static const char *enter_namespace(const char *word)
         return word;
     snprintf(path, sizeof path, "/proc/%.*s/ns/net", (int)(slash - word), word);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) {
+    const bool entered = fd >= 0 && setns(fd, CLONE_NEWNET) == 0;
+    if (!entered)
         fail_errno(word, "network namespace");
-        return NULL;
-    }
-    close(fd);
-    return slash + 1;
+    if (fd >= 0)
+        close(fd);
+    return entered ? slash + 1 : NULL;
 }
 
 static int open_end(struct end *end, char **words, int64_t window_ns)
@@ -353,9 +354,6 @@ static int open_end(struct end *end, char **words, int64_t window_ns)
     end->delay_ns = strtoll(words[1], &rest, 10);
     if (*rest != '\0' || end->delay_ns < window_ns + LEAD_NS)
         return fail(words[1], "valid: a delay of a window and 0.2 ms or more, in ns");
-    end->burst = calloc(1, sizeof *end->burst);
-    if (!end->burst)
-        return fail("memory", "there is none");
     if (ring_open(&end->ring, end->name, &slots, error, sizeof error) != 0)
         return fail("interface", error);
     return open_sender(end);
@@ -411,8 +409,6 @@ int main(int argc, char **argv)
     }
     const int rc = sigaction(SIGTERM, &action, NULL) == 0 ? serve(&cut, argv) : 1;
     /* Sockets and files end with the process. */
-    for (size_t i = 0; cut.ends && i < cut.n; i++)
-        free(cut.ends[i].burst);
     free(cut.bytes);
     free(cut.ends);
     return rc;
