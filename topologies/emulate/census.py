@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ PASSING: Final = frozenset(
 )
 PRELOAD: Final = "LD_PRELOAD"
 KERNEL_THREAD: Final = 0x00200000  # PF_KTHREAD of linux/sched.h: it has no environment to read
+EXITING: Final = 0x00000004  # PF_EXITING
 TIMER_SLACK_NS: Final = 50_000  # the kernel's default; PR_SET_TIMERSLACK(2const)
 
 
@@ -50,38 +51,56 @@ def programs(
     for node, pid in pids.items():
         with contextlib.suppress(OSError):
             nodes[(proc / f"{pid}/ns/net").stat().st_ino] = node
-    inside: dict[int, str] = {}
+    inside: dict[int, tuple[str, Path]] = {}
     for entry in proc.iterdir():
         if entry.name.isdigit() and int(entry.name) not in without:
-            with contextlib.suppress(OSError):
-                inode = (entry / "ns/net").stat().st_ino
-                if inode in nodes:
-                    inside[int(entry.name)] = nodes[inode]
+            for thread in _threads(entry):
+                with contextlib.suppress(OSError):
+                    inode = (thread / "ns/net").stat().st_ino
+                    if inode in nodes:
+                        inside[int(entry.name)] = (nodes[inode], thread)
+                    break
     return list(_described(inside, proc))
 
 
-def _described(inside: Mapping[int, str], proc: Path) -> Iterator[Program]:
-    for pid, node in sorted(inside.items()):
+def _threads(process: Path) -> Iterator[Path]:
+    """Yield the process itself, then its threads: the first has ended in some that live on."""
+    yield process
+    with contextlib.suppress(OSError):
+        yield from (process / "task").iterdir()
+
+
+def _described(inside: Mapping[int, tuple[str, Path]], proc: Path) -> Iterator[Program]:
+    for pid, (node, thread) in sorted(inside.items()):
         with contextlib.suppress(OSError, IndexError, ValueError):
-            fields = contents(proc / f"{pid}/stat").rpartition(")")[2].split()
-            if fields[0] in "ZX" or int(fields[6]) & KERNEL_THREAD:
+            fields = _stat(thread)
+            if _is_ending(fields) or int(fields[6]) & KERNEL_THREAD:
                 continue
             parent = int(fields[1])
             yield Program(
                 node,
                 pid,
-                _name(pid, proc),
-                inside.get(parent) != node,
-                int(fields[19]),
+                _name(thread, proc / str(pid)),
+                inside.get(parent, ("", proc))[0] != node,
+                int(_stat(proc / str(pid))[19]),
                 frozenset(_of_threads(pid, proc)),
                 fields[0] in "Tt",
             )
 
 
-def _name(pid: int, proc: Path) -> str:
+def _stat(thread: Path) -> list[str]:
+    """Return the fields of stat after the name: the state, the parent, ..."""
+    return contents(thread / "stat").rpartition(")")[2].split()
+
+
+def _is_ending(fields: Sequence[str]) -> bool:
+    return fields[0] in "ZX" or bool(int(fields[6]) & EXITING)
+
+
+def _name(thread: Path, process: Path) -> str:
     """Return a program's name, and whether a preloaded library replaces the system's functions."""
-    name = contents(proc / f"{pid}/comm").strip()
-    variables = contents(proc / f"{pid}/environ").split("\0")
+    name = contents(process / "comm").strip()
+    variables = contents(thread / "environ").split("\0")
     preloaded = any(v.startswith("LD_PRELOAD=") and len(v) > 11 for v in variables)
     return f"{name} with {PRELOAD}" if preloaded else name
 
@@ -94,16 +113,18 @@ def _own_clock(pid: int, proc: Path) -> bool:
 
 def _of_threads(pid: int, proc: Path) -> Iterator[str]:
     for thread in (proc / f"{pid}/task").iterdir():
-        with contextlib.suppress(OSError):  # it has ended
-            yield scheduling(int(thread.name), proc)
+        with contextlib.suppress(OSError, IndexError):  # it has ended
+            found = scheduling(int(thread.name), proc)
+            if not _is_ending(_stat(thread)):  # it has left its control group
+                yield found
 
 
 def scheduling(pid: int, proc: Path = Path("/proc")) -> str:
     """Return what determines a thread's share of the processors, and by how much its timers may be
     late. Raises OSError if it is gone."""
-    fields = contents(proc / f"{pid}/stat").rpartition(")")[2].split()
+    fields = _stat(proc / str(pid))
     cores = ",".join(map(str, sorted(os.sched_getaffinity(pid))))
-    groups = contents(proc / f"{pid}/cgroup").split()
+    groups = contents(proc / f"{pid}/cgroup").splitlines()
     own = sorted({g.split(":", 2)[2] for g in groups if _shares_processors(g)})
     clock = ", a time namespace" if _own_clock(pid, proc) else ""
     share = f"nice {fields[16]}, policy {fields[38]}, cores {cores}, "
