@@ -34,7 +34,7 @@ from controller.federation.peers import PeerErrors
 from controller.log import set_up_logging
 from controller.onos.board import OnosBoard
 from controller.options import PemFiles, RestSettings, Settings, UsageError, read_workgroups
-from controller.service.active_role import Keeper
+from controller.service.active_role import CHECKPOINT_S, Keeper
 from controller.service.channels import ChannelKeeper
 from controller.service.events import EventLog
 from controller.service.monitor import PERIOD_S, Monitor
@@ -257,6 +257,7 @@ class Controller:
         self._board.on_report = self._channels.packet_in
         if self._keeper is not None:
             loops.append(("lease", self._keeper.run))
+            loops.append(("log", partial(_every, CHECKPOINT_S, self._keeper.checkpoint)))
         for name, loop in loops:
             threading.Thread(target=loop, name=name, daemon=True).start()
 

@@ -130,7 +130,8 @@ def bound_log(connection: sqlite3.Connection) -> None:
 
 def is_locked(error: Exception) -> bool:
     """Return whether the reason is that another program is writing to the file."""
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+    extended: int = getattr(error, "sqlite_errorcode", 0)
+    return extended & 0xFF == sqlite3.SQLITE_BUSY
 
 
 class Store:

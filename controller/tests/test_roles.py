@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.service.active_role import GIVEN_BACK, Keeper, Lease, LeaseTable
+from controller.service.store import LOG_PAGES, PAGE_BYTES, is_locked
 
 DURATION_S = 2.0
 
@@ -60,11 +61,96 @@ def test_first_is_active_second_stands_by_and_takes_over(store: Path) -> None:
     assert second.events == ["standby of at-a", "active 103000"]
 
 
-def test_one_that_starts_takes_an_old_lease_at_once(store: Path) -> None:
+@pytest.mark.parametrize("at_s", [100.5, 101.85, 102.0, 150.0])
+def test_one_that_starts_waits_only_for_the_rest_of_an_old_lease(store: Path, at_s: float) -> None:
+    first, second = Controller("a", store), Controller("b", store)
+    first.keeper.turn(100.0)  # until 102; dies
+    now = at_s
+    while second.generation is None and now < 200:
+        second.keeper.turn(now)
+        now += 0.1
+    assert second.generation is not None
+    assert max(102.0, at_s) - 0.01 < second.generation / 1000 < max(102.0, at_s) + 0.2
+
+
+def test_one_that_another_stops_for_a_moment_takes_over_a_second_later(store: Path) -> None:
     first, second = Controller("a", store), Controller("b", store)
     first.keeper.turn(100.0)
+    look(second, 99.9, 20)
+    writer = sqlite3.connect(store, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    look(second, 101.9, 1)
+    writer.execute("ROLLBACK")
+    look(second, 102.0, 9)
+    second.keeper.turn(103.0)
+    assert second.events == ["standby of at-a", "active 103000"]
+
+
+def test_a_former_holder_learns_it_while_the_file_is_locked(store: Path) -> None:
+    """It was stopped; the new one writes to a slow disk."""
+    first, second = Controller("a", store), Controller("b", store)
+    first.keeper.turn(100.0)
+    second.keeper.turn(102.5)
+    writer = sqlite3.connect(store, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    first.keeper.turn(103.0)
+    assert first.events == ["active 100000", "standby of ", "standby of at-b"]
+
+
+def test_a_holder_whose_lease_ended_unread_stands_by(store: Path) -> None:
+    first = Controller("a", store)
+    first.keeper.turn(100.0)
+    sqlite3.connect(store, isolation_level=None).execute("DROP TABLE lease")
+    first.keeper.turn(102.5)
+    assert first.events == ["active 100000", "standby of "]
+
+
+def test_who_has_ended_takes_nothing(store: Path) -> None:
+    first, second = Controller("a", store), Controller("b", store)
+    first.keeper.turn(100.0)
+    first.keeper.end()
+    first.keeper.turn(100.1)
+    second.keeper.turn(100.2)
+    assert (first.events, second.events) == (["active 100000"], ["active 100200"])
+
+
+def test_one_that_cannot_act_lets_another(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Controller("a", store), Controller("b", store)
+
+    def broken(_generation: int) -> None:
+        raise ValueError("the store is damaged")
+
+    monkeypatch.setattr(first.keeper, "_on_active", broken)
+    assert first.keeper.turn(100.0) == pytest.approx(0.1)
+    look(first, 100.0, 19)
+    assert first.events == ["standby of "]
     second.keeper.turn(102.0)
-    assert second.events == ["active 102000"]
+    first.keeper.turn(102.0)
+    assert (first.events, second.events) == (["standby of ", "standby of at-b"], ["active 102000"])
+
+
+def test_renewals_do_not_wait_for_the_disk(store: Path) -> None:
+    """SQLite syncs when it copies the log into the file, and when it begins the log again."""
+    table = LeaseTable(store)
+    lease = table.take(None, "a", "at-a", 100.0, 1.0)
+    assert lease is not None
+    log, copied = store.with_name("store.db-wal"), store.stat().st_mtime_ns
+    for number in range(3 * LOG_PAGES):
+        assert table.renew(lease, 101.0 + number)
+    assert store.stat().st_mtime_ns == copied
+    assert log.stat().st_size > 3 * LOG_PAGES * PAGE_BYTES
+    table.checkpoint()
+    assert store.stat().st_mtime_ns > copied
+    assert table.renew(lease, 500.0)
+    assert LeaseTable(store).read() == Lease("a", "at-a", 500.0, lease.generation)
+
+
+@pytest.mark.parametrize("how", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_SNAPSHOT])
+def test_every_kind_of_lock_is_one(how: int) -> None:
+    error = sqlite3.OperationalError("database is locked")
+    error.sqlite_errorcode = how
+    assert is_locked(error)
+    assert not is_locked(sqlite3.OperationalError("no code"))
 
 
 def test_one_that_slept_comes_back_as_standby(store: Path) -> None:
@@ -73,7 +159,7 @@ def test_one_that_slept_comes_back_as_standby(store: Path) -> None:
     second.keeper.turn(103.0)
     assert LeaseTable(store).read() == Lease("b", "at-b", 105.0, 103000)
     first.keeper.turn(103.5)
-    assert first.events == ["active 100000", "standby of at-b"]
+    assert first.events == ["active 100000", "standby of ", "standby of at-b"]
     assert first.generation is None
     second.keeper.turn(104.0)
     assert second.events == ["active 103000"]
@@ -118,8 +204,8 @@ def test_a_standby_waits_while_the_active_one_writes(store: Path) -> None:
     look(second, 100.5, 50)
     assert first.keeper.turn(105.5) == pytest.approx(0.1)
     writer.execute("ROLLBACK")
-    look(second, 105.5, 2)
-    assert first.keeper.turn(105.8) == DURATION_S / 4
+    look(second, 105.5, 5)
+    assert first.keeper.turn(106.1) == DURATION_S / 4
     assert (first.events, second.events) == (["active 100000"], ["standby of at-a"])
 
 
@@ -162,7 +248,7 @@ def test_store_that_cannot_be_written_ends_the_role_only_when_the_lease_ends(sto
     other.execute("ALTER TABLE gone RENAME TO lease")
     look(first, 102.5, 19)
     first.keeper.turn(104.5)
-    assert first.events == ["active 100000", "standby of at-a", "active 104500"]
+    assert first.events == ["active 100000", "standby of ", "active 104500"]
 
 
 def test_never_two_at_a_time_and_generations_grow(store: Path) -> None:
