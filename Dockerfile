@@ -30,7 +30,7 @@ FROM tools AS kernel
 ARG VIRTUAL=1
 COPY virtual/__init__.py virtual/cores.py virtual/kernel_*.py /downpour/virtual/
 COPY virtual/kernel /downpour/virtual/kernel
-COPY common/__init__.py common/counting.py common/exit_codes.py common/places.py common/quantities.py common/shell.py /downpour/common/
+COPY common/__init__.py common/counting.py common/digests.py common/exit_codes.py common/places.py common/quantities.py common/shell.py /downpour/common/
 RUN mkdir -p /kernel && if [ "$VIRTUAL" = 1 ]; then \
       .venv/bin/python -c 'from virtual.kernel_command import run; raise SystemExit(run())' && cd /var/cache && cp -a --parents downpour/kernels /kernel/; fi
 
