@@ -28,6 +28,7 @@ from integration import (
     Servers,
     await_receiving,
     cases_in,
+    command_name,
     control_ip,
     expect,
     inside,
@@ -51,13 +52,6 @@ DELIVERED = re.compile(
 )
 
 
-def process_name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
-
-
 def has_ended(pid: int) -> bool:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -67,7 +61,7 @@ def has_ended(pid: int) -> bool:
 
 
 def names_of(servers: Servers, host: str) -> list[str]:
-    return sorted(process_name(pid) for pid in servers.descendants(host))
+    return sorted(command_name(pid) for pid in servers.descendants(host))
 
 
 def deliveries(servers: Servers, host: str) -> Counter[str]:
@@ -254,7 +248,7 @@ def case_privileges(servers: Servers) -> None:
     await_receiving(servers, ("r1",))
     nobody = sh("id", "-u", "nobody").stdout.strip()
     for pid in servers.descendants("s"):
-        status, name = status_of(pid), process_name(pid)
+        status, name = status_of(pid), command_name(pid)
         expect(status["Uid"].split() == [nobody] * 4, f"{name} runs as {status['Uid']}")
         expect(status["Groups"].split() == sh("id", "-G", "nobody").stdout.split(), name)
         reserve = 1 << 12 | 1 << 10  # CAP_NET_ADMIN, CAP_NET_BIND_SERVICE
@@ -279,7 +273,7 @@ def walls_of(servers: Servers, host: str) -> dict[str, tuple[str, str]]:
     found = {}
     for pid in servers.descendants(host):
         status = status_of(pid)
-        found[process_name(pid)] = (status["Seccomp"], status["NoNewPrivs"])
+        found[command_name(pid)] = (status["Seccomp"], status["NoNewPrivs"])
     return found
 
 
@@ -351,7 +345,7 @@ def case_kill_anything(servers: Servers) -> None:
         next_kill = time.monotonic() + rng.uniform(0.1, 1.2)
         host = rng.choice(list(configurations))
         pid = rng.choice(servers.descendants(host))
-        victims[process_name(pid)] += 1
+        victims[command_name(pid)] += 1
         os.kill(pid, signal.SIGKILL)
     wait_for("the last one killed to be gone", partial(has_ended, pid))
     for host, process in servers.running.items():
@@ -391,7 +385,7 @@ def reconnect(host: str) -> None:
 
 
 def process_called(servers: Servers, host: str, name: str) -> int:
-    return next(pid for pid in servers.descendants(host) if process_name(pid) == name)
+    return next(pid for pid in servers.descendants(host) if command_name(pid) == name)
 
 
 def has_what_is_left(servers: Servers, host: str) -> bool:
