@@ -25,7 +25,7 @@ from experiments.runs.sweep import Outcome, Supply
 from parsers.base.factors import Scalar, same
 
 if TYPE_CHECKING:
-    from parsers.measure.claims import ClaimResult
+    from parsers.measure.claims import ClaimResult, Part
     from parsers.measure.join_leave import JoinLeaveMetrics
     from parsers.measure.summary import CellMetrics
 
@@ -34,6 +34,8 @@ LEAST_REPEATS: Final = 2  # a single one has no interval
 GROWTH: Final = 1.5  # factor of the repeats from one test to the next
 CONFIDENCE: Final = 0.99
 BUDGET_S: Final = 7200.0  # unless the command line gives another time
+# Estimates of the repeats that a claim needs are rough: half and twice as many are both likely.
+OUT_OF_REACH: Final = 2  # times the repeats allowed
 
 Judge = Callable[[Collection[str]], Sequence["ClaimResult"]]
 
@@ -97,11 +99,12 @@ class UntilDecided(Supply):
         if self.is_over or not outcome.results:
             return []
         found = self._judge(sorted(outcome.results))
-        levels = [at for claim in found for part in claim.open for at in part.at]
+        parts = [part for claim in found for part in claim.open]
+        levels = [at for part in parts if self._within_reach(part) for at in part.at]
         undecided = sum(not claim.is_decided for claim in found)
         told = f"{len(found) - undecided} of {len(found)} claims are decided"
         if not levels:
-            self.stopped = "more repeats would not decide the rest" if undecided else told
+            self.stopped = self._why_no_more(len(parts)) if undecided else told
             self._note(told)
             return []
         chosen: list[Planned] = []
@@ -119,6 +122,16 @@ class UntilDecided(Supply):
         self.stopped = "" if chosen else f"it has all {counted(self._most, 'repeat')} allowed"
         self._note(f"{told}; {counted(len(chosen), 'more cell')}, up to repeat {self._repeats}")
         return repeat_by_repeat(ordered(chosen, *self._order))
+
+    def _within_reach(self, part: Part) -> bool:
+        needed = part.decider.needed if part.decider is not None else 0
+        return needed <= OUT_OF_REACH * self._most
+
+    def _why_no_more(self, by_repeats: int) -> str:
+        """Return why no more cells run. `by_repeats`: open comparisons that repeats can decide."""
+        if by_repeats:
+            return f"the rest needs over {OUT_OF_REACH} times the {self._most} repeats allowed"
+        return "more repeats would not decide the rest"
 
     @property
     def _most(self) -> int:

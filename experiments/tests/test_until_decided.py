@@ -35,11 +35,12 @@ def planned(tmp_path: Path, repeats: int) -> tuple[runner.Planned, ...]:
     return runner.plan(override(spec, {"trace": str(trace), "repeats": repeats}))
 
 
-def found(protocol: str | None, *, by_repeats: bool = True) -> ClaimResult:
-    """Return a claim that is open at a protocol's cells; None: a claim that is decided."""
+def found(protocol: str | None, *, by_repeats: bool = True, needed: int = 0) -> ClaimResult:
+    """Return a claim that is open at a protocol's cells; None: a claim that is decided. `needed`:
+    estimate of the repeats that decide it."""
     if protocol is None:
         return ClaimResult(CLAIM, "held", "")
-    decider = Decider("repeats would", by_repeats)
+    decider = Decider("repeats would", by_repeats, needed=needed)
     part = Part("x", "not decidable", "", "", "", decider, ({"protocol": protocol},))
     return ClaimResult(CLAIM, "not decidable", "", parts=(part,))
 
@@ -107,6 +108,13 @@ def test_what_repeats_do_not_decide_is_not_repeated(tmp_path: Path) -> None:
     case = Case(tmp_path, found("ldm7", by_repeats=False), 99)
     assert case.more() == []
     assert case.supply.stopped == "more repeats would not decide the rest"
+
+
+def test_what_needs_far_more_repeats_than_allowed_is_not_repeated(tmp_path: Path) -> None:
+    case = Case(tmp_path, found("ldm7", needed=17), 99, most=8)
+    assert case.more() == []
+    assert case.supply.stopped == "the rest needs over 2 times the 8 repeats allowed"
+    assert Case(tmp_path, found("ldm7", needed=16), 99, most=8).more()
 
 
 def test_levels_that_no_cell_has_do_not_count(tmp_path: Path) -> None:

@@ -24,11 +24,12 @@ LEAST_TO_TELL: Final = 5
 @dataclass(frozen=True)
 class Decider:
     """What would decide a claim. `by_repeats`: more repeats of the same cells; `unknown`: how many
-    cannot be said yet."""
+    cannot be said yet; `needed`: about how many in all, 0 if there is no estimate."""
 
     text: str
     by_repeats: bool = False
     unknown: bool = False
+    needed: int = 0
 
 
 def logarithm(found: Estimate) -> Estimate:
@@ -76,7 +77,7 @@ def repeats(found: Estimate, distance: float) -> Decider:
             return Decider(
                 f"more than {power.MOST_REPEATS} repeats would: the value lies too near the limit"
             )
-        return Decider(f"about {max(needed, have + 1)} repeats would ({have} here)", True)
+        return _about(max(needed, have + 1), have)
     seen = power.visible(found)
     if seen is None or distance == 0:
         return Decider("no length of run would: the value lies on the limit")
@@ -92,8 +93,7 @@ def repeats_by_sign(found: Estimate, distance: float) -> Decider:
     have = len(found.values)
     if have < 2 or not (min(found.values) > 0 or max(found.values) < 0):
         return repeats(found, distance)
-    needed = max(intervals.least_ranked(), have + 1)
-    return Decider(f"about {needed} repeats would ({have} here)", True)
+    return _about(max(intervals.least_ranked(), have + 1), have)
 
 
 def repeats_of_signs(above: int, have: int) -> Decider:
@@ -102,7 +102,12 @@ def repeats_of_signs(above: int, have: int) -> Decider:
     needed = intervals.least_ranked() if few else power.signs_for(above / have)
     if needed is None:
         return Decider(f"more than {power.MOST_REPEATS} repeats would: no side has most of them")
-    return Decider(f"about {max(needed, have + 1)} repeats would ({have} here)", True)
+    return _about(max(needed, have + 1), have)
+
+
+def _about(needed: int, have: int) -> Decider:
+    text = f"about {needed} repeats would ({have} here)"
+    return Decider(text, by_repeats=True, needed=needed if have >= LEAST_TO_TELL else 0)
 
 
 def most(deciders: Iterable[Decider]) -> Decider:

@@ -2,8 +2,8 @@
 """Tables of docs/ that `python -m tools.docs.command_tables` writes.
 
 They are between `<!-- made: NAME -->` and `<!-- end -->`: every command with its make target, the
-options of `downpour run` with make's variables, the factors of experiment files, and the protocols'
-settings and limits.
+options of `downpour run` with make's variables, the factors of experiment files, the protocols'
+settings and limits, and the tests' attempts to fool the verdict.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from common.command_line import PROGRAM
 from downpour.cli import app
 from experiments.design.parameters import Factors, Parameters
 from experiments.design.spec import JoinLeaveFactors, JoinLeaveSpec, SubscriptionsSpec
+from experiments.tests import test_fool, test_fool_hidden
 from protocols import registry
 from tools import front_door
 from tools.docs.command_pages import commands_below, text_of
@@ -25,7 +26,7 @@ from tools.docs.command_pages import commands_below, text_of
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 PAGES: Final = (
     *(DOCS / "reference/commands.md", DOCS / "guide/add-your-own.md"),
-    DOCS / "results/peers.md",
+    *(DOCS / "guide/verdict.md", DOCS / "results/peers.md"),
 )
 MADE: Final = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -79,10 +80,18 @@ def protocols() -> str:
     return "\n".join(items) + "\n"
 
 
+def attempts() -> str:
+    """Return a table of the tests' attempts to fool the verdict, and the checks that must fail."""
+    rows = ["| attempt | checks that must fail |", "|---|---|"]
+    for one in (*test_fool.ATTEMPTS, *test_fool_hidden.ATTEMPTS):
+        rows.append(f"| {one.name} | {'; '.join(one.seen_by)} |")
+    return "\n".join(rows) + "\n"
+
+
 def drawn(page: str) -> str:
     """Return the page with new tables."""
     tables = {
-        **{"commands": commands, "factors": factors},
+        **{"attempts": attempts, "commands": commands, "factors": factors},
         **{"protocols": protocols, "variables": variables},
     }
     return MADE.sub(lambda match: match[1] + tables[match[2]]() + match[3], page)
