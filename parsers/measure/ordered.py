@@ -149,11 +149,7 @@ def _at_each(claim: Claim, values: Sequence[Estimate], steps: _Steps) -> Decisio
     if ordered.count(sign) == len(steps.of):
         return Decision(HELD, reason, steps.sees)
     needed = undecided.repeats_by_sign if steps.by_sign else undecided.repeats
-    unsure = [
-        needed(s, s.mean)
-        for s, found in zip(steps.of, ordered, strict=True)
-        if s.has_interval and not found
-    ]
+    unsure = [needed(s, s.mean) for s, found in zip(steps.of, ordered, strict=True) if not found]
     return Decision(NOT_DECIDABLE, reason, steps.sees, undecided.most(unsure))
 
 

@@ -190,6 +190,16 @@ def test_an_open_claim_says_how_many_repeats_it_needs() -> None:
     )
 
 
+def test_a_step_to_a_single_run_needs_more_repeats() -> None:
+    """Logarithms of the first step: 0.693 and 0.698, +- 0.0317; the last value has one repeat."""
+    values = [over_repeats(v, range(len(v))) for v in ([1.0, 1.1], [2.0, 2.211], [4.0])]
+    found = ordered.judge(claim(steps="each"), values)
+    assert found.verdict == "not decidable"
+    assert found.reason == "it rises at 2 of 2 steps, by its interval at 1"
+    assert found.decider is not None
+    assert found.decider.text == "two or more repeats of each cell would give an interval"
+
+
 def test_only_ordered_claims_have_a_trend() -> None:
     with pytest.raises(ValidationError, match="no steps: trend is of increases and decreases"):
         claim("flat")
