@@ -125,7 +125,7 @@ class FmtpFile:
 
 @dataclass(frozen=True, slots=True)
 class FmtpMetrics:
-    """DRFSM21 3.2 for one receiver (or for all, if given all receivers' files together)."""
+    """DRFSM21 3.2 for one receiver."""
 
     throughput_fmtp: Value  # eq. 1
     throughput_mc: Value  # eq. 2, files that needed no retransmission
@@ -217,7 +217,7 @@ def of_sums(s: FmtpSums) -> FmtpMetrics:
 
 
 def fmtp_metrics(files: Sequence[FmtpFile], backstop_sizes: Sequence[int]) -> FmtpMetrics:
-    """Return the metrics of files at one receiver, or at all together."""
+    """Return the metrics of files at one receiver."""
     return of_sums(fmtp_sums(files, backstop_sizes))
 
 

@@ -22,12 +22,12 @@ from parsers.measure.deliveries import (
     receiver_of,
     sent_by,
 )
+from parsers.measure.fmtp_values import fmtp_values
 from parsers.measure.latency_parts import LatencyParts
 from parsers.measure.layers import LayersData, layers_values
 from parsers.measure.metrics import (
     CpuSample,
     Delivery,
-    FmtpFile,
     FmtpMetrics,
     RateSample,
 )
@@ -158,7 +158,7 @@ def summarize(
     values: dict[str, Value] = {}
     cut = cutter(cell, sent, receivers)
     sets, complete = throughput(cell, sent, receivers, group_bytes, cut, values)
-    _fmtp(cell, receivers, values)
+    values |= fmtp_values(cell, receivers)
     latencies = _latencies(cell, sent, receivers, values)
     parts = latency_parts.by_receiver(cell, sent, receivers)
     values |= latency_parts.values_of(parts)
@@ -276,51 +276,11 @@ def _active(cell: Cell, receivers: Mapping[str, Receiver]) -> tuple[float, float
     return cell.insertion_started, max(cell.insertion_ended, last)
 
 
-def _fmtp(cell: Cell, receivers: Mapping[str, Receiver], values: dict[str, Value]) -> None:
-    """Add DRFSM21 3.2 over all receivers' files together, and the delays from the BOP."""
-    names = ("throughput_fmtp", "throughput_mc", "throughput_retx")
-    shares = ("ffdr_count", "ffdr_size", "mplr", "repaired_files")
-    delays = sorted(
-        a.delay_s for r in receivers.values() for a in r.arrivals.values() if a.delay_s is not None
-    )
-    if cell.protocol != "ldm7" or not receivers:
-        reason = "defined for LDM7 only" if cell.protocol != "ldm7" else "no receiver's log"
-        values.update({name: absent("bit/s", reason) for name in names})
-        values.update({name: absent("%", reason) for name in shares})
-        waits = ("fmtp_delay_p50", "fmtp_delay_p99", "fmtp_wait_max")
-        values.update({name: absent("s", reason) for name in waits})
-        values["retransmitted_blocks"] = absent("blocks", reason)
-        return
-    files = sorted(
-        (
-            FmtpFile(p.size_bytes, a.delay_s, a.retrans)
-            for r in receivers.values()
-            for p, a in r.arrivals.items()
-            if a.how == "fmtp" and a.delay_s is not None
-        ),
-        key=attrgetter("delay_s", "size_bytes"),
-    )
-    backstop = [
-        p.size_bytes
-        for r in receivers.values()
-        for p, a in r.arrivals.items()
-        if a.how == "backstop"
-    ]
-    together = metrics.fmtp_metrics(files, backstop)
-    for name in (*names, *shares):
-        values[name] = getattr(together, name)
-    values["retransmitted_blocks"] = Value(float(together.retx_blocks), "blocks")
-    values["fmtp_delay_p50"] = metrics.quantile(delays, 0.5, "s")
-    values["fmtp_delay_p99"] = metrics.quantile(delays, 0.99, "s")
-    # L_sending-buffer is the queueing delay of files that needed no repair (DRFSM21 eq. 7).
-    whole = [file.delay_s for file in files if not file.retrans]
-    values["fmtp_wait_max"] = metrics.quantile(whole, 1.0, "s")
-
-
 def _latencies(
     cell: Cell, sent: Sent, receivers: Mapping[str, Receiver], values: dict[str, Value]
 ) -> list[float]:
-    """Return the latencies from creation to arrival by any route, over all receivers."""
+    """Return the latencies from creation to arrival by any route, over all receivers. Quantiles
+    and `latency_mean` are of all arrivals together."""
     found = sorted(a.latency_s(p) for r in receivers.values() for p, a in r.arrivals.items())
     expected = len(sent.order) * cell.m
     note = ""

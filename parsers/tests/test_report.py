@@ -53,7 +53,7 @@ def value_of(cell: CellMetrics, name: str) -> float:
 EXPECTED: dict[str, dict[str, float]] = {
     "ldm7": {
         "throughput": 15e6,  # 2 Mbit / 0.1 s = 20 and 2 Mbit / 0.2 s = 10 Mbit/s
-        "throughput_fmtp": 20e6,  # 160 Mbit / (40 x (0.05 + 0.15) s)
+        "throughput_fmtp": 80e6 / 3,  # 2 Mbit / 0.05 s = 40 and 2 Mbit / 0.15 s = 13.3 Mbit/s
         "ffdr": 100.0,
         "mplr": 0.11584,  # 4 of 40 products had 2 blocks again: 8 x 1448 / 10 000 000
         "retransmitted_blocks": 16,
