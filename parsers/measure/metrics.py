@@ -298,25 +298,25 @@ def cumulative_cpu(samples: Sequence[CpuSample]) -> list[tuple[float, float]]:
 def cpu_use(samples: Sequence[CpuSample], time_1_s: float, time_2_s: float, cores: int) -> CpuUse:
     """Return Phi(t1, t2): what all sampled processes used in [t1, t2], over the available CPU time.
 
-    t1 and t2 each move back to the last block, since the counters are known only there. Without a
-    block at or before t1, the counters begin at t1 with 0, so earlier use also counts.
+    Between two blocks the use grows linearly; after the last one it is not known, so t2 moves back
+    to that. Without a block at or before t1, the counters begin at t1 with 0, so earlier use also
+    counts.
     """
     if time_2_s <= time_1_s:
         reason = "the interval is empty"
         return CpuUse(absent("s", reason), absent("%", reason), absent("%", reason))
-    begin = (time_1_s, 0.0)
-    end = None
-    for block in cumulative_cpu(samples):
-        if block[0] <= time_1_s:
-            begin = block
-        elif block[0] <= time_2_s:
-            end = block
-    if end is None:
+    blocks = cumulative_cpu(samples)
+    if not blocks or blocks[-1][0] <= time_1_s or blocks[0][0] > time_2_s:
         reason = "no sample of the processes in the interval"
         return CpuUse(absent("s", reason), absent("%", reason), absent("%", reason))
-    used = max(0.0, end[1] - begin[1])
-    span = end[0] - begin[0]
-    last = [s for s in samples if s.time_s == end[0]]
+    if blocks[0][0] > time_1_s:
+        blocks.insert(0, (time_1_s, 0.0))
+    end_s = min(time_2_s, blocks[-1][0])
+    at_1, at_2 = np.interp((time_1_s, end_s), *zip(*blocks, strict=True))
+    used = max(0.0, float(at_2 - at_1))
+    span = end_s - time_1_s
+    seen_s = max(time_s for time_s, _ in blocks if time_s <= end_s)
+    last = [s for s in samples if s.time_s == seen_s]
     processes = len({s.pid for s in last})
     plural = "" if processes == 1 else "es"
     if isinstance(last[0], RunTimeSample):

@@ -158,15 +158,15 @@ def test_cpu_utilization() -> None:
         ps(120.0, 1, 15.0, 4, 30),
         # Process 2 begins within the interval: 50 % of 5 s = 2.5 s.
         ps(120.0, 2, 50.0, 2, 5),
-        # After the interval: not counted.
+        # After the interval: a quarter of what is used between the blocks counts.
         ps(140.0, 1, 90.0, 45, 50),
     ]
     use = cpu_use(samples, 100.0, 125.0, cores=2)
-    # (4.5 - 1.0) + 2.5 = 6.0 s
-    assert value_of(use.cpu_s) == pytest.approx(6.0)
-    # between the blocks at 100 and 120: 6 / (20 x 2) = 15 % of two cores, 30 % of one
-    assert value_of(use.utilization) == pytest.approx(15)
-    assert value_of(use.one_core) == pytest.approx(30)
+    # t = 100: 1.0 s; t = 120: 4.5 + 2.5 = 7.0; t = 140: 45 + 2.5 = 47.5, so t = 125: 17.125
+    assert value_of(use.cpu_s) == pytest.approx(16.125)
+    # in 25 s: 64.5 % of one core, half of it of two
+    assert value_of(use.utilization) == pytest.approx(32.25)
+    assert value_of(use.one_core) == pytest.approx(64.5)
     assert "2 processes" in use.one_core.note
     assert "up to 0.2 % of one core" in use.one_core.note
 
@@ -199,13 +199,14 @@ def test_cpu_by_run_times() -> None:
         ran(110.0, 3, 0.75),  # begins within the interval
         ran(120.0, 1, 25.0),  # 2 has ended and keeps its 1.5 ms
         ran(120.0, 3, 0.5),  # another process 3: the first one's 0.75 ms stay
-        ran(130.0, 1, 900.0),  # after the interval
+        ran(130.0, 1, 900.0),  # after the interval: nine tenths count
     ]
     use = cpu_use(samples, 104.0, 129.0, cores=2)
-    # t = 100: 5.25 ms; t = 120: 25 + 1.5 + 0.75 + 0.5 = 27.75 ms; 22.5 ms in 20 s
-    assert value_of(use.cpu_s) == pytest.approx(0.0225)
-    assert value_of(use.one_core) == pytest.approx(0.1125)
-    assert value_of(use.utilization) == pytest.approx(0.05625)
+    # t = 100: 5.25 ms; t = 110: 26.25; t = 120: 25 + 1.5 + 0.75 + 0.5 = 27.75; t = 130: 902.75
+    # t = 104: 5.25 + 0.4 x 21 = 13.65 ms; t = 129: 27.75 + 0.9 x 875 = 815.25; 801.6 ms in 25 s
+    assert value_of(use.cpu_s) == pytest.approx(0.8016)
+    assert value_of(use.one_core) == pytest.approx(3.2064)
+    assert value_of(use.utilization) == pytest.approx(1.6032)
     assert use.utilization.note.startswith("by cpu.log: run times in ns of 2 processes")
     # Without a block before it the interval begins at its own begin, with 0: 27.75 ms in 25 s
     early = cpu_use(samples, 95.0, 120.0, cores=1)
