@@ -164,18 +164,22 @@ def by_sar(
 
 
 def over_offered(
-    cell: Cell, sizes: Sequence[int], active_s: tuple[float, float], bandwidth: Value
+    sizes: Sequence[int],
+    last_insertion_s: float | None,
+    active_s: tuple[float, float],
+    bandwidth: Value,
 ) -> dict[str, Value]:
-    """Return the input rate, and the bandwidth as a multiple of the offered load."""
+    """Return the input rate from first to last insertion, and the bandwidth as a multiple of the
+    offered load."""
     begin, finish = active_s
     size = sum(sizes)
-    if not size or finish <= begin:
+    if not size or last_insertion_s is None or finish <= begin:
         reason = "no Inserted line in pqinsert.log"
         return {
             "input_rate": absent("bit/s", reason),
             "bandwidth_over_offered": absent("", reason),
         }
-    took = max(1e-9, cell.insertion_ended - cell.insertion_started)
+    took = last_insertion_s - begin
     ratio = (
         absent("", bandwidth.reason)
         if bandwidth.value is None
@@ -185,7 +189,12 @@ def over_offered(
             note="both from first insertion to last arrival",
         )
     )
-    return {"input_rate": Value(8.0 * size / took, "bit/s"), "bandwidth_over_offered": ratio}
+    rate = (
+        Value(8.0 * size / took, "bit/s")
+        if took > 0
+        else absent("bit/s", "nothing was inserted after the start")
+    )
+    return {"input_rate": rate, "bandwidth_over_offered": ratio}
 
 
 def delivery_values(

@@ -135,6 +135,12 @@ def ingested(log: LdmLog | None) -> tuple[Product, ...]:
     return _first_times((r.time_us, r.product) for r in log.of(Inserted) if r.via == "ingest")
 
 
+def last_insertion_s(log: LdmLog | None) -> float | None:
+    """Return when pqinsert inserted the last product (epoch); None if its log does not say."""
+    found = [r.time_us for r in log.of(Inserted) if r.via == "ingest"] if log is not None else []
+    return max(found) / MICROSECONDS if found else None
+
+
 def sent_by(protocol: str, publisher: LdmLog | None, ingest: LdmLog | None) -> Sent:
     """Return what was sent. For LDM7, order by FMTP's product index (`Multicasted`). For LDM6, or
     without such lines, take the order of insertion.

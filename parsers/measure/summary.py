@@ -19,6 +19,7 @@ from parsers.measure.deliveries import (
     Receiver,
     Sent,
     ingested,
+    last_insertion_s,
     receiver_of,
     sent_by,
 )
@@ -154,7 +155,7 @@ def summarize(
     receivers = {
         host: receiver_of(data.logs[host]) for host in cell.subscribers if host in data.logs
     }
-    begin, end = _active(cell, receivers)
+    begin, end = _active(cell, receivers, last_insertion_s(data.ingest))
     values: dict[str, Value] = {}
     cut = cutter(cell, sent, receivers)
     sets, complete = throughput(cell, sent, receivers, group_bytes, cut, values)
@@ -268,12 +269,15 @@ def _problems(data: CellData) -> tuple[Problem, ...]:
     return tuple(sorted(found))
 
 
-def _active(cell: Cell, receivers: Mapping[str, Receiver]) -> tuple[float, float]:
+def _active(
+    cell: Cell, receivers: Mapping[str, Receiver], inserted_s: float | None
+) -> tuple[float, float]:
     """Return the first insertion, and the last arrival at any receiver or, if later, the last
-    insertion."""
+    insertion: by pqinsert's log if it says, as its end is noticed late."""
+    ended = cell.insertion_ended if inserted_s is None else inserted_s
     arrivals = [a.time_us for r in receivers.values() for a in r.arrivals.values()]
-    last = max(arrivals) / MICROSECONDS if arrivals else (cell.drained or cell.insertion_ended)
-    return cell.insertion_started, max(cell.insertion_ended, last)
+    last = max(arrivals) / MICROSECONDS if arrivals else (cell.drained or ended)
+    return cell.insertion_started, max(ended, last)
 
 
 def _latencies(
@@ -314,7 +318,7 @@ def _nic(
         total = values["nic_bandwidth"] = Value(instead.value, "bit/s", note=note)
     values |= bandwidth.parts(cell, start, stop, active_s, sent, receivers, total)
     sizes = [p.size_bytes for p in ingested(data.ingest)]
-    values |= bandwidth.over_offered(cell, sizes, active_s, total)
+    values |= bandwidth.over_offered(sizes, last_insertion_s(data.ingest), active_s, total)
     return values, samples
 
 

@@ -156,7 +156,7 @@ def _cpu(cell: SyntheticCell) -> str:
 def _counters(cell: SyntheticCell, hosts: list[str], end: bool) -> dict[str, Any]:
     """The end is 30 s after the start; the NIC sends until the last arrival."""
     slowest_s = (0.20 if cell.protocol == "ldm6" else 0.10) * cell.m + cell.late_us / 1e6
-    active_s = max(cell.duration_s, (cell.products - 1) * GAP_S + slowest_s)
+    active_s = (cell.products - 1) * GAP_S + slowest_s
     sent = round(active_s * cell.nic_bps / 8) if end else 0
     arrived = 10_000 if end else 0
     dropped = round(arrived * cell.loss)

@@ -59,8 +59,8 @@ EXPECTED: dict[str, dict[str, float]] = {
         "retransmitted_blocks": 16,
         "nic_bandwidth": 4.096e6,  # 500 kB/s x 1024 x 8, for 20 s by the counters
         "nic_bandwidth_sar": 4.096e6,
-        "input_rate": 4e6,  # 80 Mbit in 20 s
-        "bandwidth_over_offered": 1.024,
+        "input_rate": 80e6 / 19.5,  # 80 Mbit; the last at 19.5 s
+        "bandwidth_over_offered": 1.00864,  # over 19.7 s: 80.6912 of 80 Mbit
         "cpu": 12.5,  # a quarter of one of two cores
         "cpu_one_core": 25.0,
         "cpu_ps": 10.0,  # four fifths of it
@@ -75,7 +75,7 @@ EXPECTED: dict[str, dict[str, float]] = {
     "ldm6": {
         "throughput": 7.5e6,  # 2 Mbit / 0.2 s = 10 and 2 Mbit / 0.4 s = 5 Mbit/s
         "nic_bandwidth": 8.192e6,
-        "bandwidth_over_offered": 2.048,
+        "bandwidth_over_offered": 2.03776,  # over 19.9 s: 163.0208 of 80 Mbit
         "latency_p50": 0.3,
         "latency_p99": 0.4,
         "loss_measured": 1.0,  # 100 of 10 000
