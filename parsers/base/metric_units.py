@@ -168,6 +168,9 @@ SUBSCRIPTION_METRICS: dict[str, Metric] = {
         TRANSPORT_METRICS["verdict_invalid"],
     )
 }
+PARTS_OF_A_WHOLE = frozenset(  # percentages that cannot exceed 100
+    {"ffdr", "ffdr_count", "ffdr_size", "ffdr_stayed", "repaired_files", "loss_measured"}
+)
 METRICS: dict[str, Metric] = {**TRANSPORT_METRICS, **SUBSCRIPTION_METRICS}
 
 # Longer names that a `paper:` block may use for the same metric.

@@ -120,7 +120,8 @@ def _judge(claim: Claim, points: Sequence[Point]) -> ClaimResult:
     found = _by_its_metric(claim.model_copy(update={"metric": metric}), points)
     label, asked = METRICS[metric].label.lower(), METRICS[claim.metric].label.lower()
     why = (*found.reasons, f"by {label}, since there is no {asked}")
-    return replace(found, claim=claim, reasons=why)
+    numbers = f"{found.numbers}; by {label}" if found.numbers else ""
+    return replace(found, claim=claim, numbers=numbers, reasons=why)
 
 
 def _by_its_metric(claim: Claim, points: Sequence[Point]) -> ClaimResult:
@@ -420,6 +421,8 @@ def _saved(claim: Claim, point: Point, levels: Sequence[float], found: Saving) -
 
 
 def _compared(claim: Claim, label: str, ours: Estimate, other: Estimate) -> Part:
+    if len(intervals.common(ours, other)) > 1:
+        ours, other = intervals.comparable([ours, other])  # as the difference and the ratio do
     both = f"{shown(claim.metric, ours)} against "
     both += shown(claim.against_metric or claim.metric, other)
     if claim.kind == "ratio":
@@ -505,6 +508,8 @@ def _by_sign(label: str, both: str, ours: Estimate, other: Estimate) -> Part:
     """Judge by the sign test over the shared repeats."""
     signs = intervals.signs(ours, other)
     numbers = f"{both}: above in {sum(signs)} of {len(signs)} repeats"
+    if tied := len(intervals.common(ours, other)) - len(signs):
+        numbers += f", {tied} more tied"
     found = intervals.side(ours, other)
     if found:
         verdict, where = (HELD, "above") if found > 0 else (NOT_HELD, "below")

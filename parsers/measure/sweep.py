@@ -25,7 +25,7 @@ from parsers.base.factors import (
     show,
 )
 from parsers.base.intervals import Estimate
-from parsers.base.metric_units import METRICS, Value, absent
+from parsers.base.metric_units import METRICS, PARTS_OF_A_WHOLE, Value, absent
 from parsers.base.moving_block import OverTime
 from parsers.measure import latency_parts
 from parsers.measure.join_leave import JoinLeaveCell, JoinLeaveMetrics
@@ -290,11 +290,13 @@ def subscriber_values(receiver: ReceiverMetrics) -> dict[str, Value]:
 
 
 def shown(metric: str, estimate: Estimate) -> str:
-    """Return e.g. `12.40 [12.31, 12.49] Mbit/s`, or `12.40 Mbit/s (one run)`."""
+    """Return e.g. `12.40 [12.31, 12.49] Mbit/s`, or `12.40 Mbit/s (one run)`. The ends of a share's
+    interval stay within 0 and 100 %."""
     how = METRICS[metric]
-    mean, low, high = (
-        f"{v / how.scale:.{how.digits}f}" for v in (estimate.mean, estimate.low, estimate.high)
-    )
+    low, high = estimate.low, estimate.high
+    if metric in PARTS_OF_A_WHOLE:
+        low, high = max(low, 0.0), min(high, 100.0)
+    mean, low, high = (f"{v / how.scale:.{how.digits}f}" for v in (estimate.mean, low, high))
     if not estimate.has_interval:
         return f"{mean} {how.shown_unit}".rstrip() + " (one run)"
     return f"{mean} [{low}, {high}] {how.shown_unit}".rstrip()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from parsers.base.factors import Scalar
-from parsers.base.intervals import ONE_RUN, at_confidence
+from parsers.base.intervals import ONE_RUN, at_confidence, over_repeats
 from parsers.base.metric_units import Value, absent
 from parsers.base.moving_block import OverTime
 from parsers.measure.claims import ClaimResult, judge
@@ -353,6 +353,35 @@ def test_steps_to_0_are_judged_by_the_sign_test() -> None:
         assert one(above, sweep(made)).verdict == "not decidable"
 
 
+def test_a_ratios_values_are_of_the_repeats_that_both_have() -> None:
+    """Of 1, 3 and 98 the counterpart has 1 and 3: 2 against 4, ratio 0.5; not 34 against 4."""
+    asked = claim(
+        "ratio", where={"protocol": "ldm7"}, against={"protocol": "ldm6"}, at_least=0.1, at_most=1
+    )
+    found = one(asked, sweep({("ldm7", 8): (1e6, 3e6, 98e6), ("ldm6", 8): (2e6, 6e6)}))
+    assert found.numbers.startswith("2.00 [")
+    assert " against 4.00 [" in found.numbers
+    assert "ratio 0.5 [0.5, 0.5]" in found.numbers
+
+
+def test_tied_repeats_are_counted() -> None:
+    asked = claim(
+        "above", where={"protocol": "ldm7"}, against={"protocol": "ldm6"}, compared_by="sign"
+    )
+    found = one(
+        asked, sweep({("ldm7", 8): (2.0, 3.0, 5.0, 5.0), ("ldm6", 8): (1.0, 1.0, 5.0, 5.0)})
+    )
+    assert found.numbers.endswith("above in 2 of 2 repeats, 2 more tied")
+
+
+def test_the_shown_ends_of_a_share_stay_within_its_range() -> None:
+    """95 and 90 %: 92.5 +- 12.706 x 2.5."""
+    ffdr = over_repeats([95.0, 90.0])
+    assert ffdr.high == pytest.approx(124.27, abs=0.01)
+    assert shown("ffdr", ffdr) == "92.50 [60.73, 100.00] %"
+    assert shown("mplr", ffdr).endswith("124.27] %")
+
+
 def test_above_in_most_repeats_by_the_sign_test() -> None:
     """Six of six: p = 2 / 2^6 = 0.031, though ratios from 1.01 to 100 have a wide t interval."""
     asked = claim(
@@ -476,6 +505,9 @@ def test_what_a_short_run_lacks_is_told_as_well() -> None:
     found = one(asked, sweep({("ldm6", 4): (1.0,)}))
     assert found.reason.endswith("since there is no throughput, mean of sets")
     assert found.decides == "a run that has such cells would"
+    asked = claim("increases").model_copy(update={"metric": "throughput_sets"})
+    made = points([cell("ldm6", m, n, throughput=m + n) for m in (4, 8) for n in (0, 1)])
+    assert one(asked, made).numbers.endswith("; by run throughput")
 
 
 def test_one_run_of_one_trace_decides_by_its_time() -> None:

@@ -19,7 +19,7 @@ from experiments.design.spec_options import override
 from experiments.runs import preparation
 from parsers.base.factors import FACTORS, Scalar
 from parsers.base.metric_units import METRICS, two_digits
-from parsers.measure.sweep import APART
+from parsers.measure.sweep import APART, WHOLE_RUN
 from parsers.measure.undecided import NOT_DECIDABLE
 from parsers.read.cell_files import NO_CPU
 from parsers.read.published import Claim, meets
@@ -66,7 +66,7 @@ def claims() -> str:
         for text, verdict, figures, source in found:
             if _plain(text) not in known:
                 continue
-            read = _read(known[_plain(text)])
+            read = read_by(known[_plain(text)], report)
             number = f"C{len(rows) - 1}"
             claim = f"{_cell(text)} ({_cell(source)})"
             expected = f"{verdict}: {_short(figures)}"
@@ -119,9 +119,13 @@ def quick_times(page: str) -> dict[str, str]:
     return found
 
 
-def _read(claim: Claim) -> str:
-    """Return which figures decide a claim."""
+def read_by(claim: Claim, report: str) -> str:
+    """Return which figures decide a claim: of the whole run if the report has no others."""
     metric = METRICS[claim.metric].label
+    instead = METRICS[WHOLE_RUN.get(claim.metric, claim.metric)].label
+    headings = "".join(line for line in report.splitlines() if line.endswith(" | runs |"))
+    if f"| {instead}" in headings and f"| {metric}" not in headings:
+        metric = instead
     if claim.over is not None:
         return f"{metric}, {claim.kind} over {FACTORS[claim.over].label}"
     return f"{metric}, {claim.kind}"
