@@ -17,6 +17,7 @@ MEANS = {
     **dict.fromkeys(("throughput_fmtp", "throughput_mc", "throughput_retx"), "bit/s"),
     **dict.fromkeys(("ffdr_count", "ffdr_size", "mplr", "repaired_files"), "%"),
 }
+OF_SOME_FILES = ("throughput_mc", "throughput_retx")
 DELAYS = ("fmtp_delay_p50", "fmtp_delay_p99", "fmtp_wait_max")
 
 
@@ -42,15 +43,15 @@ def fmtp_values(cell: Cell, receivers: Mapping[str, Receiver]) -> dict[str, Valu
 
 
 def mean_of(of: Mapping[str, FmtpMetrics], name: str) -> Value:
-    """Return the mean of a metric over the subscribers; undefined if one's is, as in MPUP16 eq. 3:
-    one without a file by FMTP, or for `throughput_retx` without a repaired one."""
-    terms: list[float] = []
-    for host, measured in of.items():
-        term: Value = getattr(measured, name)
-        if term.value is None:
-            return absent(term.unit, f"{host}: {term.reason}")
-        terms.append(term.value)
-    return Value(sum(terms) / len(terms), MEANS[name])
+    """Return the mean of a metric over the subscribers; undefined if one's is, as in MPUP16 eq. 3.
+    Eq. 2 and 3 are about some of the files: their mean is over the subscribers that have such."""
+    found: dict[str, Value] = {host: getattr(measured, name) for host, measured in of.items()}
+    terms = [term.value for term in found.values() if term.value is not None]
+    lacking = [f"{host}: {term.reason}" for host, term in found.items() if term.value is None]
+    if lacking and not (terms and name in OF_SOME_FILES):
+        return absent(MEANS[name], lacking[0])
+    note = f"without {'; '.join(lacking)}" if lacking else ""
+    return Value(sum(terms) / len(terms), MEANS[name], note=note)
 
 
 def _delays(receivers: Mapping[str, Receiver]) -> dict[str, Value]:

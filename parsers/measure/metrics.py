@@ -312,7 +312,8 @@ def cpu_use(samples: Sequence[CpuSample], time_1_s: float, time_2_s: float, core
     if blocks[0][0] > time_1_s:
         blocks.insert(0, (time_1_s, 0.0))
     end_s = min(time_2_s, blocks[-1][0])
-    at_1, at_2 = np.interp((time_1_s, end_s), *zip(*blocks, strict=True))
+    times = [time_s for time_s, _ in blocks]
+    at_1, at_2 = np.interp([time_1_s, end_s], times, [used_s for _, used_s in blocks])
     used = max(0.0, float(at_2 - at_1))
     span = end_s - time_1_s
     seen_s = max(time_s for time_s, _ in blocks if time_s <= end_s)

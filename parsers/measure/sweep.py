@@ -296,10 +296,10 @@ def shown(metric: str, estimate: Estimate) -> str:
     low, high = estimate.low, estimate.high
     if metric in PARTS_OF_A_WHOLE:
         low, high = max(low, 0.0), min(high, 100.0)
-    mean, low, high = (f"{v / how.scale:.{how.digits}f}" for v in (estimate.mean, low, high))
+    mean, *ends = (f"{v / how.scale:.{how.digits}f}" for v in (estimate.mean, low, high))
     if not estimate.has_interval:
         return f"{mean} {how.shown_unit}".rstrip() + " (one run)"
-    return f"{mean} [{low}, {high}] {how.shown_unit}".rstrip()
+    return f"{mean} [{', '.join(ends)}] {how.shown_unit}".rstrip()
 
 
 Demands = Where | Mapping[str, object]

@@ -60,6 +60,16 @@ def test_the_cells_value_is_the_mean_over_subscribers() -> None:
     assert {name: shown[name] for name in expected} == pytest.approx(expected)
 
 
+def test_files_that_a_subscriber_lacks_do_not_count_in_its_mean() -> None:
+    """b needed no repair: eq. 3 is a's, 16 kbit / 0.2 s, and the note names b."""
+    whole = receiver(A=fmtp(0.4), B=fmtp(1.0))
+    found = fmtp_values(cell(), {"a": NEAR, "b": whole})["throughput_retx"]
+    assert found.value == pytest.approx(80_000)
+    assert found.note == "without b: no retransmission-needing file"
+    none = fmtp_values(cell(), {"a": whole, "b": whole})["throughput_retx"]
+    assert none.reason == "a: no retransmission-needing file"
+
+
 def test_without_a_subscribers_value_there_is_no_mean() -> None:
     """As for throughput, MPUP16 eq. 3; a subscriber by LDM6 is not asked."""
     pulled = receiver(A=Arrival(1_001_000_000, "backstop"))
