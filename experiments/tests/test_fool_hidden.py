@@ -67,6 +67,37 @@ def flow_as(name: str) -> Action:
     return action
 
 
+# Frames of an unknown type from a packet socket; IP packets of an unused protocol.
+FRAMES: Final = """
+import socket, sys, time
+open("/proc/self/comm", "w").write(sys.argv[1])
+one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+one.bind((sys.argv[2], 0))
+while True:
+    one.send(bytes.fromhex("020000000909") + one.getsockname()[4] + b"\\x88\\xb5" + bytes(1400))
+    time.sleep(0.01)
+"""
+PACKETS: Final = """
+import socket, sys, time
+open("/proc/self/comm", "w").write(sys.argv[1])
+one = socket.socket(socket.AF_INET, socket.SOCK_RAW, 253)
+while True:
+    one.sendto(bytes(1400), (sys.argv[2], 0))
+    time.sleep(0.01)
+"""
+
+
+def stranger(text: str, name: str) -> Action:
+    """Return an action: a program that the run did not start sends from p, with another's name."""
+
+    def action(emulation: Emulation) -> None:
+        to = emulation.nic1_of("p") if text is FRAMES else emulation.network.host("q").nic1.ip
+        enter = ["mnexec", "-a", str(emulation.pids["p"])]
+        start(emulation, [*enter, sys.executable, "-c", text, name, to], None)
+
+    return action
+
+
 def flow_from_outside(emulation: Emulation, holder: int | None = None) -> None:
     """A program that is in no host has a socket of p. `holder`: a process of p."""
     with namespace_of(holder or emulation.pids["p"]):
@@ -114,6 +145,27 @@ ATTEMPTS: Final = (
         before=flow_as("ping"),
         undo=end_program,
         text="ping",
+    ),
+    Attempt(
+        "a stranger that calls itself tcpdump and sends frames",
+        (PLANNED,),
+        before=stranger(FRAMES, "tcpdump"),
+        undo=end_program,
+        text="p strangers: asked none, found tcpdump",
+    ),
+    Attempt(
+        "a stranger that calls itself tc and sends from a raw socket",
+        (PLANNED,),
+        before=stranger(PACKETS, "tc"),
+        undo=end_program,
+        text="p strangers: asked none, found tc",
+    ),
+    Attempt(
+        "a stranger that calls itself iperf3 and sends",
+        (PLANNED,),
+        before=stranger(FLOW, "iperf3"),
+        undo=end_program,
+        text="p strangers: asked none, found iperf3",
     ),
     Attempt(
         "a program outside, with a socket of a host",

@@ -274,8 +274,18 @@ class Emulation:
         """Return the present settings of every interface, switch and program. `pause_s`: time
         between the programs that query switches. Raises NetworkError."""
         return inventory_reading.read(
-            self.network, self.pids, self._reader, pause_s=pause_s, elsewhere=self.elsewhere
+            self.network,
+            self.pids,
+            self._reader,
+            pause_s=pause_s,
+            elsewhere=self.elsewhere,
+            started=self._started(),
         )
+
+    def _started(self) -> set[int]:
+        """Return the processes that the run started in nodes here."""
+        relay = self._relay.pids if self._relay is not None else set()
+        return {*self.pids.values(), *self._programs.started, *relay}
 
     def planned_inventory(self, shaped: Mapping[str, str]) -> Inventory:
         """Return what `inventory` must find. `shaped`: what an experiment set itself ("p/p-nic1

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from topologies.emulate import census, sockets
+from topologies.emulate import census, sockets, strangers
 from topologies.emulate.build import nic1_interface
 from topologies.emulate.counter_reading import firewalls, switch_of_interface
 from topologies.emulate.elsewhere import NOBODY, Elsewhere
@@ -37,10 +37,12 @@ def read(
     switches: Collection[str] | None = None,
     pause_s: float = 0.0,
     elsewhere: Mapping[str, Elsewhere] = NOBODY,
+    started: Collection[int] = (),
 ) -> Inventory:
     """Return "<node> <thing>" or "<node>/<interface> <thing>" -> value. `switches`: the switches
     whose entries are read (None: all). With `pause_s`, nodes are read one by one, this far apart:
-    all at once would delay other processes. Raises NetworkError."""
+    all at once would delay other processes. `started`: the run's processes in nodes here. Raises
+    NetworkError."""
     owner = switch_of_interface(network)
     with_rules = firewalls(network)
     found: Inventory = {}
@@ -65,8 +67,12 @@ def read(
     here_only = {node: pid for node, pid in pids.items() if node not in elsewhere}
     programs = census.programs(here_only)
     found |= census.summary(programs)
-    found |= sockets.of_nodes(here_only, programs, lambda: census.programs(here_only))
-    return found
+
+    def again() -> list[census.Program]:
+        return census.programs(here_only)
+
+    found |= sockets.of_nodes(here_only, programs, again)
+    return found | strangers.of_nodes(here_only, programs, again, started)
 
 
 def of_node(node: str, pid: int) -> Inventory:
@@ -109,6 +115,7 @@ def plan(
     if inner:
         names[WIRE] = inner  # its loopback was never set up
     asked |= {f"{node} sockets": sockets.OWN for node in names}
+    asked |= {f"{node} strangers": strangers.NONE for node in names}
     for node, here in names.items():
         asked[f"{node} interfaces"] = " ".join(sorted(here))
         asked[f"{node} rules"] = RULES
@@ -191,7 +198,7 @@ def as_built(found: Mapping[str, str], fixed: Collection[str]) -> Inventory:
     return {
         thing: value
         for thing, value in found.items()
-        if thing.partition(" ")[2] not in ("programs", "scheduling", "firewall")
+        if thing.partition(" ")[2] not in ("programs", "strangers", "scheduling", "firewall")
         and not thing.endswith(" sysctl ipv4/tcp_congestion_control")
         and (
             thing.partition(" ")[0] in fixed

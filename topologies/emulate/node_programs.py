@@ -28,6 +28,7 @@ class NodePrograms:
         self._run_id = run_id
         self._pids = pids
         self._elsewhere = elsewhere
+        self.started: set[int] = set()  # here; agents know theirs
 
     def popen(
         self,
@@ -46,7 +47,7 @@ class NodePrograms:
             if stdin != subprocess.DEVNULL:
                 raise NetworkError(f"{host}: found input for {argv[0]}; valid: none elsewhere")
             return self._elsewhere[host].popen(argv, stdout=stdout, stderr=stderr, env=env)
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self._command(host, argv),
             stdin=stdin,
             stdout=stdout,
@@ -54,11 +55,13 @@ class NodePrograms:
             env={**os.environ, **(env or {}), marks.MARK: self._run_id},
             start_new_session=True,
         )
+        self.started.add(process.pid)
+        return process
 
     def tap(self, node: str, argv: Sequence[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start a capture at `node`. Switch ports are in the run's own namespace, as is this
         process."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self._command(node, argv) if node in self._pids() else list(argv),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -66,6 +69,8 @@ class NodePrograms:
             env={**os.environ, "LC_ALL": "C", marks.MARK: self._run_id},
             start_new_session=True,
         )
+        self.started.add(process.pid)
+        return process
 
     def run(
         self, host: str, argv: Sequence[str], *, timeout_s: float = 30, check: bool = True

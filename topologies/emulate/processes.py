@@ -84,6 +84,11 @@ class Relay:
         """Return whether it runs."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pids(self) -> set[int]:
+        """Return its process id, if it was started."""
+        return {self._process.pid} if self._process is not None else set()
+
     def complaint(self) -> str:
         """Return the end of its log."""
         with contextlib.suppress(OSError):

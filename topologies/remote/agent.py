@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from common import checkout
 from common.shell import NetworkError, check, die_with_parent
-from topologies.emulate import census, sockets
+from topologies.emulate import census, sockets, strangers
 from topologies.watch import inventory
 
 CLONE_NEWNET: Final = 0x40000000
@@ -146,6 +146,7 @@ class Agent:
 
         listed = programs()
         found = {**census.summary(listed), **sockets.of_nodes(pids, listed, programs)}
+        found |= strangers.of_nodes(pids, listed, programs, self._children)
         return {**inventory.read(None), **{k.strip(): v for k, v in found.items()}}
 
     def carried(self) -> dict[str, dict[str, int]]:
