@@ -25,7 +25,7 @@ from controller.api.path_client import (
     PathClientError,
     endpoints_of,
 )
-from experiments.cells import samplers
+from experiments.cells import path_entries, samplers
 from experiments.cells.cell_base import (
     POLL_S,
     PROGRESS_S,
@@ -263,7 +263,8 @@ class JoinLeaveRun(CellBase):
         self.save_state()
         self.free_what_changes()
         asked = self.fidelity.asked
-        asked.free |= {"flow", "group", "meter", "programs"}  # paths and subscribers come and go
+        asked.free.add("programs")  # those of subscribers come and go, and their branches
+        asked.paths = path_entries.BRANCHES
         asked.rate_bps = sum(feed.r_mc_bps + feed.r_uc_bps for feed in self.plan.feeds)
         with ExitStack() as stack:
             self.sample(stack, every, self._shapers())

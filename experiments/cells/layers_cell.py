@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from controller.api.path_client import PathClient, PathClientError, endpoints_of
+from experiments.cells import path_entries
 from experiments.cells.carousel_cell import CarouselRun
 from experiments.cells.cell_base import CellError
 from experiments.cells.run_directory import write_json
@@ -40,7 +41,7 @@ class LayersRun(CarouselRun):
     def _expect(self) -> None:
         """Note what the network must show: channels come and go with their receivers."""
         super()._expect()
-        self.fidelity.asked.free |= {"flow", "group"}
+        self.fidelity.asked.paths = path_entries.CHANNELS
 
     def _insert_and_wait(self) -> None:
         """Send, and keep what the path service counted of each channel."""

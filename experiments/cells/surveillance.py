@@ -17,6 +17,8 @@ from typing import BinaryIO, Final
 
 from common import looking
 from common.shell import NetworkError
+from controller.paths.entries import Kind
+from experiments.cells import path_entries
 from experiments.cells.journals import Journals
 from experiments.cells.run_directory import write_json
 from experiments.cells.samplers import Repeater
@@ -53,10 +55,11 @@ def _tapped(emulation: Emulation, host: str) -> str:
 @dataclass
 class Asked:
     """The experiment's own settings. `things`: what the inventory must find besides the network's
-    own; `free`: places that others may change."""
+    own; `free`: places that others may change; `paths`: flows that the path service may."""
 
     things: dict[str, str] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
+    paths: Collection[Kind] = ()
     rate_bps: float = 100e6  # the maximum that leaves the sender's NIC1
     size_bytes: float = math.inf  # of all that leaves it, if known
     groups: dict[str, Collection[str]] = field(default_factory=dict)  # address -> all its receivers
@@ -114,13 +117,17 @@ class Surveillance:
         except NetworkError as error:
             self._looks.append({"when": when, "at_s": at_s, "failed": str(error)})
             return before or {}
-        free = self._asked.free
+        free, paths = self._asked.free, self._asked.paths
+        switches = self._emulation.switches_with_paths
+        foreign = path_entries.foreign(now, switches)
+        kept = path_entries.lasting(now, switches, paths)
+        earlier = path_entries.lasting(before or {}, switches, paths)
         look: dict[str, object] = {
             "when": when,
             "at_s": round(at_s, 3),
             "things": len(now),
-            "unplanned": inventory_reading.unplanned(self._planned, now, free),
-            "changed": inventory_reading.changes(before, now, free) if before else [],
+            "unplanned": [*inventory_reading.unplanned(self._planned, kept, free), *foreign],
+            "changed": inventory_reading.changes(earlier, kept, free) if before else [],
             "cpu_s": round(time.thread_time() - began, 4),
         }
         self._looks.append(look)

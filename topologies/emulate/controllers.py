@@ -62,6 +62,12 @@ class Controllers:
         """Return all controllers, the standbys included."""
         return [*self.each, *self._standbys.values()]
 
+    def switches(self) -> set[str]:
+        """Return the switches that the domains' controllers control themselves."""
+        if self.external is not None:
+            return set()
+        return {name for one in self.each for name in self._switches_of(one.domain)}
+
     def of(self, domain: str) -> Controller:
         """Return the domain's first controller. Raises NetworkError."""
         for controller in self.each:

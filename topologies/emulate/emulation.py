@@ -307,6 +307,11 @@ class Emulation:
         guarantee."""
         return inventory_reading.outlet_places(self.network, self._wire)
 
+    @property
+    def switches_with_paths(self) -> set[str]:
+        """Return the switches whose flows are all the path service's."""
+        return self._controllers.switches()
+
     def flow_classes(self) -> set[str]:
         """Return the things that appear while packets wait in queues that sort by flow."""
         return inventory_reading.flow_classes(self._wire)
