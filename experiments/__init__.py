@@ -69,7 +69,7 @@ cells/: one cell, in its own process and network namespace.
 | layers_cell | a cell whose file layered multicast sends (protocol m2c) |
 | peer_cell, peer_setup, peer_inboxes | a cell whose protocol sends files; set-up, deliveries |
 | product_log | its logs |
-| surveillance, journals | watch settings and packets from before the replay to after it |
+| surveillance, journals, path_entries | watch settings and packets from before the replay to after it |
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
 | elsewhere, host_agent, part_main | hosts elsewhere: their files and clocks; their agents |
 | disk_throttle | slow down a disk with control groups |
