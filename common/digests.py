@@ -30,6 +30,17 @@ def digest_of(path: Path) -> Digest:
         return Digest(found.hexdigest(), file.tell())
 
 
+def digest_of_bytes(data: bytes) -> Digest:
+    """Return the digest of a file with this content."""
+    return Digest(hashlib.sha256(data).hexdigest(), len(data))
+
+
+def described(digests: Mapping[str, Digest]) -> dict[str, object]:
+    """Return the content of digests.json. `digests`: by name."""
+    files = {n: {"sha256": d.sha256, "size_bytes": d.size_bytes} for n, d in digests.items()}
+    return {"algorithm": "sha256", "files": files}
+
+
 def read(directory: Path) -> dict[str, Digest]:
     """Return the digest by name. Raises NoDigests."""
     path = directory / NAME

@@ -98,6 +98,7 @@ runs/: the cells of an experiment, one after the other or several at once.
 | resume, repeat | continue with an interrupted run; run one again from its manifest |
 | compare, comparison_files | set runs side by side; write what that found |
 | verify, judged_again, same_values | check that files, verdicts and figures are unchanged |
+| asked_cells | check that no cell is missing |
 
 workers/: cells on other machines.
 

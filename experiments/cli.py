@@ -468,6 +468,7 @@ def _run_planned(
             captures=captures,
             include_invalid=options.include_invalid,
             until=until,
+            only=options.only,
         ),
     )
     code = _judge(result)

@@ -4,6 +4,7 @@
 A cell's directory gets its `digests.json` when the cell is complete, and a run's directory when the
 run is. A run's file covers the top-level files and each cell's digests.json, and so everything.
 metrics.json and report/ are left out because they can be recreated, and so is work/ (kept queues).
+Whoever writes a report writes report/digests.json (`parsers.report.publish`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from common.digests import NAME, Digest, NoDigests, compare, digest_of, read
+from common.digests import NAME, Digest, NoDigests, compare, described, digest_of, read
 from experiments.cells.run_directory import write_json
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "compare",
     "digest_of",
     "read",
+    "report_files",
     "run_files",
     "write_cell",
     "write_run",
@@ -60,13 +62,14 @@ def run_files(run: Path) -> list[Path]:
     ]
 
 
+def report_files(report: Path) -> list[Path]:
+    """Return the files that a report's digests.json covers."""
+    return cell_files(report)
+
+
 def _write(directory: Path, files: list[Path]) -> None:
-    described = {}
-    for path in files:
-        digest = digest_of(path)
-        name = str(path.relative_to(directory))
-        described[name] = {"sha256": digest.sha256, "size_bytes": digest.size_bytes}
-    write_json(directory / NAME, {"algorithm": "sha256", "files": described})
+    found = {str(path.relative_to(directory)): digest_of(path) for path in files}
+    write_json(directory / NAME, described(found))
 
 
 def write_cell(cell: Path) -> None:

@@ -18,7 +18,7 @@ from common.contracts import FAITHFUL, INVALID
 from common.files import os_error_text
 from common.places import ROOT
 from experiments.runs.manifest import git_state
-from experiments.runs.records import FORMAT
+from experiments.runs.records import JUDGED
 from experiments.runs.same_values import compare_values
 from experiments.verdict.from_files import ASKED, as_stored, described, judge_cell, lacking
 from parsers.base.jsonfiles import BadFile
@@ -70,7 +70,7 @@ class Again:
         if key := lacking(known):
             text = f"{NOT_AGAIN}: cell.json has no '{key}'"
             if file := self._tells(cell):
-                problem = f"{text}, which it must have by {file} (format {FORMAT})"
+                problem = f"{text}, which it must have by {file} (format {JUDGED})"
                 return Judged(problems=(problem,))
             return Judged(note=f"{text} (made by an older version)")
         verdict, _ = judge_cell(cell)
@@ -82,13 +82,13 @@ class Again:
 
     def _tells(self, cell: Path) -> str:
         """Return the file which says that the cell can be judged from its files; else ""."""
-        if _format(object_in(cell / "run.json")) >= FORMAT:
+        if format_of(object_in(cell / "run.json")) >= JUDGED:
             return "run.json"
         resumed = self._manifest.get("cells_resumed")
         of_this_run = cell.parent.name == "cells" and not (
             isinstance(resumed, list) and cell.name in resumed
         )
-        return "manifest.json" if of_this_run and _format(self._manifest) >= FORMAT else ""
+        return "manifest.json" if of_this_run and format_of(self._manifest) >= JUDGED else ""
 
     def _other_asked(self, known: Mapping[str, Any]) -> list[str]:
         """Return where the specification differs from the manifest's."""
@@ -109,7 +109,8 @@ def _versions(cell: Path) -> list[str]:
     return [f"judged by commit {then[:12]}, again by {now[:12]}: its checks may be others"]
 
 
-def _format(record: Mapping[str, Any]) -> int:
+def format_of(record: Mapping[str, Any]) -> int:
+    """Return a record's `format`; 0 if it has none."""
     found = record.get("format")
     return found if isinstance(found, int) else 0
 

@@ -96,6 +96,15 @@ def plan(
     return tuple(planned)
 
 
+def cells_of(spec: AnySpec, level: str | None = None) -> Sequence[CellSpec]:
+    """Return the cells of the experiment at `level`, in the order of the file, without their traces
+    and networks. Raises SpecErrors, TopologyErrors or UsageError."""
+    if not isinstance(spec, JoinLeaveSpec):
+        return expand(spec, level)
+    network = load_topology(find_topology(spec.topology), {"lanes": len(spec.feeds)})
+    return join_leave.expand(spec, [host.name for host in network.subscribers], level)
+
+
 class Traces:
     """Generates or reads each trace of an experiment once."""
 

@@ -9,9 +9,12 @@ from typing import Final, TypedDict
 from experiments.cells.events import Phase
 from experiments.design.selection import Order
 
-# Of a run's files, in manifest.json and each run.json. From 2 on, a cell's files say all that its
-# verdict needs. Raise it if that changes, such as by a new parameter of cells.
-FORMAT: Final = 2
+# Of a run's files, in manifest.json and each run.json. From JUDGED on, a cell's files say all that
+# its verdict needs. Raise both if that changes, such as by a new parameter of cells. From LISTED
+# on, the manifest says which cells were asked for, and report/ has digests.json.
+FORMAT: Final = 3
+JUDGED: Final = 2
+LISTED: Final = 3
 
 
 class GitState(TypedDict):
@@ -90,10 +93,13 @@ class Environment(TypedDict):
 
 
 class UntilRecord(TypedDict):
-    """For a run that added repeats until its claims were decided. `stopped`: why it ended."""
+    """For a run that added repeats until its claims were decided. `stopped`: why it ended;
+    `over`: whether because of its budget; `repeats`: of each cell, at first."""
 
     budget_s: float
     stopped: str
+    over: bool
+    repeats: int
 
 
 class FailedRecord(TypedDict):
@@ -114,6 +120,7 @@ class Manifest(ClockRecord, total=False):
     started: float
     spec: dict[str, object]
     cells: list[dict[str, object]]
+    only: list[str]  # the expressions that chose cells of `spec`; a repeated older run lacks it
     order: Order
     cells_in_order: list[str]
     seeds: list[int]

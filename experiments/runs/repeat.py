@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -31,11 +31,10 @@ from experiments.design.spec import (
     GENERATED,
     AnySpec,
     ExperimentSpec,
-    JoinLeaveSpec,
     UsageError,
     is_topology_file,
 )
-from experiments.runs import manifest, runner
+from experiments.runs import asked_cells, manifest, runner
 from experiments.runs.cell_process import Clock
 from experiments.runs.clocks import clock_of
 from experiments.runs.options import RepeatOptions
@@ -138,10 +137,8 @@ def read(run: Path) -> Original:
         _Described.model_validate(raw)
     except ValidationError as error:
         raise UsageError(f"{describe(error, str(path))}; valid: {valid}") from None
-    spec: Any = raw["spec"]
-    model = ExperimentSpec
     try:
-        found: AnySpec = (JoinLeaveSpec if "kind" in spec else model).model_validate(spec)
+        found = asked_cells.spec_of(raw["spec"])
     except (ValidationError, TypeError) as error:
         first = str(error).splitlines()
         raise UsageError(
@@ -388,6 +385,7 @@ def _run(original: Original, options: RepeatOptions) -> Path:
             build=options.build.resolve(),
             command=[PROGRAM, *given_arguments()],
             clock=clock,
+            only=asked_cells.only_of(original.raw),
         ),
     )
     print(f"Repeated as {result.path}", file=sys.stderr)

@@ -111,6 +111,7 @@ class RunOptions:
     include_invalid: bool = False  # in the report's statistics
     topology: Path | None = None  # the experiment's own file, if it is no longer where it was
     until: Until | None = None  # None: every planned cell runs
+    only: Sequence[str] | None = ()  # what chose the cells, for the manifest; None: not known
 
 
 DEFAULTS: Final = RunOptions()
@@ -193,6 +194,8 @@ def _described(
         names_in_order=[p.cell.cell for p in in_order],
         programs_in=options.build,
     )
+    if options.only is not None:
+        described["only"] = list(options.only)
     return {**described, **clock.describe()}
 
 
@@ -269,7 +272,12 @@ def _grown(
         "cells_in_order": [*in_order, *(n for n in there_in_order(outcome) if n not in in_order)],
         "seeds": sorted({p.cell.seed for p in ran}),
         "traces": manifest.traces_of(ran),
-        "until_decided": {"budget_s": options.until.budget_s, "stopped": supply.stopped},
+        "until_decided": {
+            "budget_s": options.until.budget_s,
+            "stopped": supply.stopped,
+            "over": supply.is_over,
+            "repeats": options.until.repeats,
+        },
     }
 
 

@@ -2,10 +2,10 @@
 """Check that a run is unchanged, and that its files give its verdicts and the figures in
 metrics.json.
 
-Every file is checked against the digests that were written when its cell was complete; then every
-cell is judged again, and every metric computed from the raw logs again. Counts and texts must be
-equal, and other numbers within a relative 1e-9 (another version of a library may sum in another
-order).
+Every file is checked against the digests that were written when its cell was complete, and the
+cells against those that the manifest's experiment asks for. Then every cell is judged again, and
+every metric computed from the raw logs again. Counts and texts must be equal, and other numbers
+within a relative 1e-9 (another version of a library may sum in another order).
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
 from experiments.cells.run_directory import no_run
-from experiments.runs import digests
-from experiments.runs.judged_again import Again, Judged
+from experiments.runs import asked_cells, digests
+from experiments.runs.judged_again import Again, Judged, format_of, object_in
 from experiments.runs.options import VerifyOptions
+from experiments.runs.records import LISTED as WITH_LISTS
 from experiments.runs.same_values import compare_values, shown
 from parsers.base.jsonfiles import BadFile
 from parsers.measure.evaluate import evaluate
@@ -36,8 +37,8 @@ THE_RUN: Final = "the run as a whole"
 
 @dataclass(frozen=True)
 class Checked:
-    """The findings about one cell, or about the run as a whole. `notes`: verdicts that were not
-    judged again."""
+    """The findings about one cell, or about the run as a whole. `notes`: what could not be checked,
+    `skipped` of them verdicts that were not judged again."""
 
     name: str
     files: int
@@ -45,6 +46,7 @@ class Checked:
     problems: tuple[str, ...]
     checks: int = 0
     notes: tuple[str, ...] = ()
+    skipped: int = 0
 
     @property
     def line(self) -> str:
@@ -63,6 +65,22 @@ def check_files(directory: Path, files: list[Path]) -> list[str]:
     except digests.NoDigests as error:
         return [f"{error}: cannot check whether its files were changed"]
     return digests.compare(directory, files, expected)
+
+
+def check_report(run: Path, is_new: bool) -> tuple[list[str], str]:
+    """Return how report/ differs from its digests.json, and a note if it cannot be told. `is_new`:
+    whether the run's version writes that file. A run without results has no report."""
+    report = run / "report"
+    if not report.is_dir():
+        return (
+            ([f"report: found {report}, which is no directory"], "")
+            if report.exists()
+            else ([], "")
+        )
+    if not is_new and not (report / digests.NAME).exists():
+        return [], f"report/ not checked: it was written before reports had a {digests.NAME}"
+    problems = check_files(report, digests.report_files(report))
+    return [f"report/: {problem}" for problem in problems], ""
 
 
 def _metrics(run: Path) -> dict[str, Any]:
@@ -99,7 +117,15 @@ def verify(run: Path, progress: Callable[[str], None] | None = None) -> tuple[Ch
         wrong_files[name] = check_files(cell, digests.cell_files(cell))
         judged[name] = again.judge(cell)
     whole = check_files(run, digests.run_files(run))
-    notes = []
+    described = object_in(run / "manifest.json")
+    # Nobody makes a run older by removing a key of manifest.json alone.
+    records = (object_in(run / "cells" / name / "run.json") for name in names)
+    is_new = any(format_of(record) >= WITH_LISTS for record in (described, *records))
+    wrong, not_checked = check_report(run, is_new)
+    asked = asked_cells.check(run, described, names, is_new=is_new)
+    whole += [*wrong, *asked.problems]
+    notes = [text for text in (not_checked, asked.note) if text]
+    others = len(notes)
     for cell in aside:
         verdict = again.judge(cell)
         problems = (*check_files(cell, digests.cell_files(cell)), *verdict.problems)
@@ -114,7 +140,7 @@ def verify(run: Path, progress: Callable[[str], None] | None = None) -> tuple[Ch
         whole += [f"the logs give no metrics: {line}" for line in text.splitlines()]
     *cells, rest = _checked(run, wrong_files, whole, written, document)
     found = (_with(c, judged.get(c.name, Judged())) for c in cells)
-    return (*found, replace(rest, notes=tuple(notes)))
+    return (*found, replace(rest, notes=tuple(notes), skipped=len(notes) - others))
 
 
 def _with(checked: Checked, judged: Judged) -> Checked:
@@ -124,6 +150,7 @@ def _with(checked: Checked, judged: Judged) -> Checked:
         checks=judged.checks,
         problems=(*judged.problems, *checked.problems),
         notes=(judged.note,) if judged.note else (),
+        skipped=1 if judged.note else 0,
     )
 
 
@@ -180,7 +207,7 @@ def report(checked: Sequence[Checked]) -> str:
     text = (
         f"{counted(len(checked) - 1, 'cell')}, {counted(files, 'file')}, {counted(values, 'value')}"
     )
-    skipped = sum(len(c.notes) for c in checked)
+    skipped = sum(c.skipped for c in checked)
     more = f"; {counted(skipped, 'verdict')} not judged again" if skipped else ""
     if wrong:
         lines.append(f"NOT VERIFIED: {text}; problems: {', '.join(wrong)}{more}")

@@ -152,6 +152,8 @@ def stored_run(folder: Path, stage: Stage, way: Play = play) -> Path:
     stage.play = way
     given, planned = prepared(folder)
     path = run(folder, (given, planned[:1])).path
+    told = json.loads((path / "manifest.json").read_text())
+    write_json(path / "manifest.json", {**told, "only": [planned[0].cell.cell]})
     write_json(path / "metrics.json", evaluate(path).document)
     digests.write_run(path)
     return path

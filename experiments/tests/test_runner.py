@@ -498,6 +498,8 @@ def test_repeats_are_added_until_claims_are_decided(
     assert described["until_decided"] == {
         "budget_s": 3600.0,
         "stopped": "1 of 1 claims are decided",
+        "over": False,
+        "repeats": 1,
     }
 
 

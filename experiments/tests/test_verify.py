@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from experiments.runs import digests
+from experiments.design.selection import select
+from experiments.design.spec import at_level, find, load
+from experiments.runs import asked_cells, digests
 from experiments.runs.options import VerifyOptions
+from experiments.runs.preparation import cells_of
+from experiments.runs.records import FORMAT
 from experiments.runs.same_values import same_value
 from experiments.runs.verify import main
 from parsers.measure.agreement import leaves
 from parsers.measure.evaluate import evaluate
+from parsers.report.publish import write_report
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
 
@@ -118,6 +123,97 @@ def test_without_digests_nothing_is_verified(run: Path, capsys: pytest.CaptureFi
     code, text = verified(run, capsys)
     assert code == 1
     assert "no digests.json: cannot check whether its files were changed" in text
+
+
+def test_a_report_that_was_replaced(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_report(run)
+    assert verified(run, capsys)[0] == 0
+    (run / "report/index.html").write_text("<h1>anything</h1>")
+    (run / "report/more.html").write_text("anything else")
+    code, text = verified(run, capsys)
+    assert code == 1
+    assert "report/: changed: index.html (" in text
+    assert "report/: extra: more.html" in text
+    write_report(run)  # again, by whoever may write one
+    assert verified(run, capsys)[0] == 0
+
+
+def test_a_report_without_digests(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An older run's is not checked; a newer run's must have them."""
+    write_report(run)
+    (run / "report/digests.json").unlink()
+    code, text = verified(run, capsys)
+    assert code == 0
+    assert "report/ not checked: it was written before" in text
+    record = run / "cells/ldm7-m2-r20-p1/run.json"
+    record.write_text(json.dumps({"format": FORMAT}))
+    assert "report/: no digests.json: cannot check" in verified(run, capsys)[1]
+
+
+class TestAskedCells:
+    """The cells of a run against those that its manifest asks for."""
+
+    SPEC = at_level(load(find("loss-sweep")), None).model_copy(update={"repeats": 4})
+    CELLS = tuple(cells_of(SPEC, None))
+    NAMES = tuple(cell.cell for cell in CELLS)
+
+    def found(self, *, there: list[str], new: bool = True, **told: object) -> asked_cells.Asked:
+        manifest = {"spec": self.SPEC.model_dump(mode="json"), "only": [], **told}
+        return asked_cells.check(Path("run"), manifest, there, is_new=new)
+
+    def test_all(self) -> None:
+        assert self.found(there=list(self.NAMES)) == asked_cells.Asked()
+
+    def test_missing(self) -> None:
+        """Cells are deleted, and named nowhere else any more."""
+        found = self.found(there=list(self.NAMES[:-3]))
+        assert len(found.problems) == 3
+        assert found.problems[0].startswith(f"missing: cell {self.NAMES[-3]}, which")
+
+    def test_failed(self) -> None:
+        """A cell without a result is no secret: the manifest and the report name it."""
+        gone = self.NAMES[5]
+        there = [name for name in self.NAMES if name != gone]
+        assert self.found(there=there, failed={gone: {}}).problems == ()
+
+    def test_chosen(self) -> None:
+        """By the record, or by an older run's command."""
+        there = [c.cell for c in select(self.CELLS, ["protocol=ldm7", "repeat=1"])]
+        options = ["--only", "protocol=ldm7", "--only=repeat=1"]
+        command = ["downpour", "run", "loss-sweep", *options]
+        for told in ({"only": ["protocol=ldm7", "repeat=1"]}, {"only": None, "command": command}):
+            assert self.found(there=there, **told) == asked_cells.Asked()
+            assert len(self.found(there=there[1:], **told).problems) == 1
+
+    def test_not_known(self) -> None:
+        command = ["downpour", "repeat", "runs/x"]
+        found = self.found(there=[self.NAMES[0]], only=None, command=command)
+        assert found.problems == ()
+        assert "has no 'only'" in found.note
+
+    def test_extra(self) -> None:
+        there = [*self.NAMES, "another"]
+        assert "extra: cell another, which" in self.found(there=there).problems[0]
+        assert "other names than another" in self.found(there=there, new=False).note
+
+    def test_damaged(self) -> None:
+        spec: object
+        for spec in (None, [], {"kind": 3}, {"name": "x"}):
+            assert self.found(there=[], spec=spec).problems
+            assert self.found(there=[], spec=spec, new=False).note
+
+    def test_until_decided(self) -> None:
+        """The first repeats must be there, and all before the last of a point."""
+        until: dict[str, object] = {"stopped": "", "over": False, "repeats": 2}
+        first = [c.cell for c in self.CELLS if c.repeat < 2]
+        assert self.found(there=first, until_decided=until).problems == ()
+        assert len(self.found(there=first[1:], until_decided=until).problems) == 1
+        assert self.found(there=first[:-1], until_decided=until | {"over": True}).problems == ()
+        point = [c.cell for c in self.CELLS if c.factors == self.CELLS[0].factors]
+        more = [*first, point[2], point[3]]
+        assert self.found(there=more, until_decided=until).problems == ()
+        more.remove(point[2])
+        assert point[2] in self.found(there=more, until_decided=until).problems[0]
 
 
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

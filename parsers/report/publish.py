@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from common import digests
 from common.files import whole_name
 from parsers.measure import metrics
 from parsers.measure.evaluate import Subscriptions, Transports, evaluate
@@ -71,6 +72,8 @@ def write_report(
     }
     if isinstance(found, Transports):
         files["cells.csv"] = cells_csv(found.cells).encode()
+    listed = {name: digests.digest_of_bytes(content) for name, content in sorted(files.items())}
+    files[digests.NAME] = (json.dumps(digests.described(listed), indent=1) + "\n").encode()
     _replace_directory(report_dir, files)
     return Written(report, brief, text, metrics_path, report_dir)
 
