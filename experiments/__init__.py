@@ -48,6 +48,7 @@ verdict/: whether a cell's emulation did what was asked. Pure but for `collect` 
 | machine, cpu_load, host_lag | whether the machine kept up |
 | queues, queue_watch | how full queues and socket buffers became |
 | as_planned | whether everything was set as planned, all the time |
+| arrivals | whether a product arrived before it can have |
 | one_way, in_flight | what is asked of each way; what happened to the packets on it |
 | replay, join_leave | whether the trace was replayed; whether subscriptions are complete |
 | carousel | whether a carousel turned at its rate, and where its datagrams went |

@@ -18,11 +18,13 @@ from common.contracts import FAITHFUL, INVALID
 from common.files import os_error_text
 from common.places import ROOT
 from experiments.runs.manifest import git_state
-from experiments.runs.records import JUDGED
+from experiments.runs.records import JUDGED, LISTED
 from experiments.runs.same_values import compare_values
+from experiments.verdict import arrivals
 from experiments.verdict.from_files import ASKED, as_stored, described, judge_cell, lacking
 from parsers.base.jsonfiles import BadFile
 
+LATER = {arrivals.NAME}  # checks that runs of a format before LISTED do not have
 NOT_AGAIN = "verdict not judged again"
 
 
@@ -75,6 +77,8 @@ class Again:
             return Judged(note=f"{text} (made by an older version)")
         verdict, _ = judge_cell(cell)
         now = as_stored(verdict)
+        if max(format_of(object_in(cell / "run.json")), format_of(self._manifest)) < LISTED:
+            now["checks"] = [c for c in now["checks"] if not _is_later(c)]
         checks = len(now["checks"])
         differences = _differences(cell, now)
         versions = _versions(cell) if differences else []
@@ -97,6 +101,11 @@ class Again:
             return [f"manifest.json: found no cell {known.get('cell')}; valid: the run's cells"]
         found = compare_values(listed, known[ASKED], "manifest.json has", "cell.json has")[1]
         return [f"{ASKED}.{problem}" for problem in found]
+
+
+def _is_later(check: Mapping[str, Any]) -> bool:
+    """Return whether a check is one that older verdicts lack, and changes nothing."""
+    return check["name"] in LATER and check["status"] in ("pass", "n/a")
 
 
 def _versions(cell: Path) -> list[str]:

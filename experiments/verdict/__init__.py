@@ -16,6 +16,7 @@ from typing import Final
 
 from common.contracts import WITH_OWN_LOGS
 from experiments.verdict.accounts import accounting, accounts
+from experiments.verdict.arrivals import arrivals_checks
 from experiments.verdict.as_planned import (
     counters_add_up,
     foreign_rules,
@@ -147,6 +148,7 @@ def network_checks(evidence: Evidence) -> tuple[Check, ...]:
             branches_change=evidence.branches_change,
         ).checks(),
         clock_check(evidence),
+        *arrivals_checks(evidence),
         *elsewhere_checks(evidence.elsewhere, evidence.publisher),
         *parts_checks(evidence.cut_frames),
         lag_check(evidence),

@@ -16,6 +16,7 @@ from experiments.design import burst_loss, loss_model, shaping
 from experiments.design.expansion import CellSpec
 from experiments.design.shaping import Setting
 from experiments.verdict import Evidence, elsewhere, host_lag, in_flight, in_parts
+from experiments.verdict.arrivals import earliest_ms
 from experiments.verdict.as_planned import InventorySeen
 from experiments.verdict.cpu_load import Load
 from experiments.verdict.evidence import BurstCount, parse_shaper_log
@@ -156,6 +157,8 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         rtt_measured_ms=seen.rtt_measured_ms,
         rtt_after_ms=seen.rtt_after_ms,
         clock=seen.clock,
+        earliest_ms=earliest(out, cell, everyone),
+        clock_offsets_ms=cell.clock_offsets_ms(everyone),
         elsewhere=hosts_elsewhere(out / "hosts.json", network),
         cut_frames=in_parts.parse(json.loads(_text(out / "parts.json") or "{}")),
     )
@@ -329,6 +332,24 @@ def _statistics(path: Path, words: str) -> LdmLog:
             return parse_ldm_log("".join(line for line in lines if words in line), path.name)
     except OSError:
         return parse_ldm_log("", path.name)
+
+
+def earliest(out: Path, cell: CellSpec, hosts: Iterable[str]) -> dict[str, float]:
+    """Return the least time from a product's creation to its arrival, ms, by receiver; {} for
+    protocols whose logs name no products. Logs are read line by line."""
+    if cell.protocol in ("fcast", "m2c"):
+        return {}
+    ending = "ldmd" if cell.protocol in WITH_OWN_LOGS else "inbox"
+    found = {}
+    for host in hosts:
+        path = out / f"logs/{host}.{ending}.log"
+        if not path.is_file():
+            continue
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            least = earliest_ms(parse_ldm_log(lines, path.name).records)
+        if least is not None:
+            found[host] = least
+    return found
 
 
 def _receiver_stats(path: Path) -> ReceiverStats | None:

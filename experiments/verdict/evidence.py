@@ -115,6 +115,9 @@ class Evidence:
     disk_iops: int = 0  # writes a second that the receivers' disk accepts; 0: no limit
     layers: LayersData | None = None  # of protocol m2c
     elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)  # hosts on other machines
+    # Of each receiver's first product by its latency: from creation to arrival.
+    earliest_ms: Mapping[str, float] = field(default_factory=dict)
+    clock_offsets_ms: Mapping[str, float] = field(default_factory=dict)  # asked, by host
     cut_frames: list[CutFrames] | None = field(default_factory=list)  # None: not counted
 
 

@@ -19,6 +19,7 @@ from experiments.verdict import (
     replay_checks,
     summary,
 )
+from experiments.verdict.arrivals import earliest_ms
 from experiments.verdict.collect import (
     cpu_samples,
     delays,
@@ -84,6 +85,11 @@ def _evidence(out: Path, cell: JoinLeaveCell, network: Network, data: JoinLeaveD
         rtt_asked_ms={h: network.round_trip_ms[h] for h in data.cell.rtt_measured_ms},
         rtt_measured_ms=data.cell.rtt_measured_ms,
         clock=data.cell.clock,
+        earliest_ms={
+            name: least
+            for name, log in data.logs.items()
+            if name in data.cell.endpoints and (least := earliest_ms(log.records)) is not None
+        },
     )
 
 
