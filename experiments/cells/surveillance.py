@@ -32,6 +32,7 @@ from topologies.watch.taps import Taps, frames_for
 
 FEWEST_LOOKS, MOST_LOOKS = 2, 12  # at random moments
 S_PER_LOOK: Final = 30.0
+OPTIONS_S: Final = 1.0  # between two looks at sockets' options
 PAUSE_S: Final = 0.02  # between the nodes of a look while products are in transit
 PATIENCE_MS: Final = 1000.0  # beyond a packet's longest time in transit
 
@@ -79,6 +80,7 @@ class Surveillance:
         self._looks: list[dict[str, object]] = []
         self._begin = time.time()
         self._throttled = census.throttled()
+        self._wrong_options: list[str] = []
         self._planned = emulation.planned_inventory(asked.things)
         self._before = self._look("start", None)
         self._journals = Journals(emulation)
@@ -90,6 +92,10 @@ class Surveillance:
         self._taps = Taps(found, emulation.pids, asked.groups, period, self._make_part, frames)
         self._reader = Repeater("taps", looking.every_s(LOOK_S), self._read)
         self._reader.start()
+        self._options = Repeater(
+            "socket options", looking.every_s(OPTIONS_S), self._look_at_options
+        )
+        self._options.start()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look_at, args=(at_s,), daemon=True)
         self._thread.start()
@@ -133,9 +139,22 @@ class Surveillance:
         self._looks.append(look)
         return now
 
+    def _look_at_options(self) -> None:
+        """Read the options of sockets again; note only what is wrong."""
+        at_s = time.time() - self._begin
+        now, free = self._emulation.socket_options(), self._asked.free
+        wrong = inventory_reading.unplanned({t: self._planned[t] for t in now}, now, free)
+        if wrong and wrong != self._wrong_options:
+            before = {thing: text for thing, text in self._before.items() if thing in now}
+            look = {"when": "between looks", "at_s": round(at_s, 3), "things": len(now)}
+            changed = inventory_reading.changes(before, now, free)
+            self._looks.append({**look, "unplanned": wrong, "changed": changed})
+        self._wrong_options = wrong
+
     def close(self) -> None:
         """Look again and record what was seen."""
         self._stop.set()
+        self._options.stop()
         self._thread.join(timeout=60)
         self._look("end", self._before)
         self._reader.stop()

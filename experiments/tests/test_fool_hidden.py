@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attempts to fool the verdict from where it does not look at first: programs that hide, what a
-host has learned, and features of interfaces. As in `test_fool`, natively and in virtual time."""
+host has learned, features of interfaces, and options of open sockets. As in `test_fool`, natively
+and in virtual time."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import socket
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -26,11 +29,13 @@ from experiments.tests.test_fool import (
     Unable,
     end_program,
     in_a_guest,
+    later,
     running,
     seen_and_undone,
     tool,
 )
 from topologies.emulate.emulation import Emulation
+from topologies.emulate.packet_sockets import sockets_of
 from topologies.tests.networks import two_hosts
 from topologies.tests.test_emulation import network_up
 
@@ -138,6 +143,148 @@ def feature(state: str) -> Action:
     return lambda _e: tool("ethtool", "-K", PORT_OF_Q, "rx-udp-gro-forwarding", state)
 
 
+# A program of q listens; one of p sends to it, now and then. The last word calls them so.
+LISTENER: Final = """
+import socket, sys
+open("/proc/self/comm", "w").write(sys.argv[2])
+one, _ = socket.create_server((sys.argv[1], 388)).accept()
+while one.recv(65536):
+    pass
+"""
+TALKER: Final = """
+import socket, sys, time
+open("/proc/self/comm", "w").write(sys.argv[2])
+one = socket.create_connection((sys.argv[1], 388))
+while True:
+    one.sendall(bytes(1000))
+    time.sleep(0.05)
+"""
+SO_MAX_PACING_RATE, SO_ATTACH_FILTER, TCP_WINDOW_CLAMP = 47, 26, 10
+
+
+def connected_as(name: str) -> Action:
+    """Return an action: programs of p and q, so called, have a connection."""
+
+    def action(emulation: Emulation) -> None:
+        to = emulation.network.host("q").nic1.ip
+        for node, text in (("q", LISTENER), ("p", TALKER)):
+            start(emulation, [sys.executable, "-c", text, to, name], node)
+
+    return action
+
+
+def each_connection(number: int, change: Callable[[socket.socket], object]) -> Action:
+    """Return an action: somebody changes the connection of the first (q's) or second program."""
+
+    def action(_emulation: Emulation) -> None:
+        for one in sockets_of(running[number].pid):
+            if one.type == socket.SOCK_STREAM:
+                with contextlib.suppress(OSError):
+                    one.getpeername()  # else it listens
+                    change(one)
+
+    return action
+
+
+def option(level: int, name: int, value: int | bytes) -> Callable[[socket.socket], object]:
+    return lambda one: one.setsockopt(level, name, value)
+
+
+def loses(one: socket.socket) -> None:
+    """Every packet is dropped with a probability of 3 %."""
+    lines = (
+        *((0x20, 0, 0, 0xFFFFF000 + 56), (0x35, 1, 0, int(2**32 * 0.03))),  # a random number
+        *((0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF)),
+    )
+    program = ctypes.create_string_buffer(b"".join(struct.pack("@HBBI", *one) for one in lines))
+    described = struct.pack("@HP", len(lines), ctypes.addressof(program))
+    one.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, described)
+
+
+def another_algorithm(emulation: Emulation) -> None:
+    """The connection uses another congestion control for a second and a half."""
+    before = emulation.run("p", ["sysctl", "-n", "net.ipv4.tcp_congestion_control"]).stdout.strip()
+    names = emulation.run("p", ["sysctl", "-n", "net.ipv4.tcp_available_congestion_control"])
+    others = set(names.stdout.split()) - {before}
+    if not others:
+        raise Unable(f"this kernel has only {before}")
+
+    def use(name: str) -> None:
+        change = option(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+        each_connection(1, change)(emulation)
+
+    use(min(others))
+    later(1.5, lambda: use(before))
+
+
+PACED: Final = option(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("@I", 12_000))
+OF_OPTIONS: Final = (
+    Attempt(
+        "a connection whose pace somebody limits",
+        (PLANNED,),
+        before=connected_as("up6"),
+        meanwhile=each_connection(1, PACED),
+        undo=end_program,
+        text="p socket options: asked as its programs set them, found up6 TCP: SO_MAX_PACING_RATE",
+    ),
+    Attempt(
+        "the same of a program that the plan does not know",
+        (PLANNED, CHANGED),
+        before=connected_as("another"),
+        meanwhile=each_connection(1, PACED),
+        undo=end_program,
+        text="another TCP: SO_MAX_PACING_RATE 12000, was",
+    ),
+    Attempt(
+        "a small receive buffer",
+        (PLANNED, CHANGED),
+        before=connected_as("down6"),
+        meanwhile=each_connection(0, option(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)),
+        undo=end_program,
+        text="SO_BUF_LOCK 2",
+    ),
+    Attempt(
+        "a small window",
+        (PLANNED, CHANGED),
+        before=connected_as("down6"),
+        meanwhile=each_connection(0, option(socket.IPPROTO_TCP, TCP_WINDOW_CLAMP, 16_000)),
+        undo=end_program,
+        text="TCP_WINDOW_CLAMP 16000",
+    ),
+    Attempt(
+        "a receiver woken late",
+        (PLANNED, CHANGED),
+        before=connected_as("down6"),
+        meanwhile=each_connection(0, option(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 30_000)),
+        undo=end_program,
+        text="SO_RCVLOWAT 30000",
+    ),
+    Attempt(
+        "segments held back",
+        (PLANNED, CHANGED),
+        before=connected_as("up6"),
+        meanwhile=each_connection(1, option(socket.IPPROTO_TCP, socket.TCP_CORK, 1)),
+        undo=end_program,
+        text="TCP_CORK 1",
+    ),
+    Attempt(
+        "a filter that loses 3 %",
+        (PLANNED, CHANGED),
+        before=connected_as("down6"),
+        meanwhile=each_connection(0, loses),
+        undo=end_program,
+        text="filter 4 instructions",
+    ),
+    Attempt(
+        "another congestion control for a while",
+        (PLANNED, CHANGED),
+        before=connected_as("up6"),
+        meanwhile=another_algorithm,
+        undo=end_program,
+        text="TCP_CONGESTION",
+    ),
+)
+
 ATTEMPTS: Final = (
     Attempt(
         "a program that calls itself ping and sends",
@@ -188,6 +335,7 @@ ATTEMPTS: Final = (
         before=feature("on"),
         undo=feature("off"),
     ),
+    *OF_OPTIONS,
 )
 
 

@@ -56,6 +56,7 @@ from topologies.emulate.onos import Onos
 from topologies.emulate.openvswitch import OpenVSwitch
 from topologies.emulate.own_interfaces import OwnInterface, own_interface
 from topologies.emulate.processes import Relay
+from topologies.emulate.socket_options import SocketOptions
 from topologies.emulate.switch_power import SwitchPower
 from topologies.emulate.switch_reading import SWITCHES, SwitchReader
 from topologies.model import wire_plan
@@ -119,6 +120,7 @@ class Emulation:
         self._built: Built | None = None
         self._programs = NodePrograms(self.run_id, lambda: self.pids, elsewhere)
         self._reader = SwitchReader()
+        self._options = SocketOptions()
         self._as_built: Inventory = {}
         self._own: dict[str, OwnInterface] = {}  # by host, if a program makes the interface
         self._closed = False
@@ -280,12 +282,18 @@ class Emulation:
             pause_s=pause_s,
             elsewhere=self.elsewhere,
             started=self._started(),
+            options=self._options,
         )
 
     def _started(self) -> set[int]:
         """Return the processes that the run started in nodes here."""
         relay = self._relay.pids if self._relay is not None else set()
         return {*self.pids.values(), *self._programs.started, *relay}
+
+    def socket_options(self) -> Inventory:
+        """Return the part of `inventory` that is cheap to read often: options of sockets, of the
+        programs that the last inventory found on this machine."""
+        return self._options.again(n for n in self.pids if n not in self.elsewhere)
 
     def planned_inventory(self, shaped: Mapping[str, str]) -> Inventory:
         """Return what `inventory` must find. `shaped`: what an experiment set itself ("p/p-nic1

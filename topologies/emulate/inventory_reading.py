@@ -10,11 +10,12 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from topologies.emulate import census, sockets, strangers
+from topologies.emulate import census, socket_options, sockets, strangers
 from topologies.emulate.build import nic1_interface
 from topologies.emulate.counter_reading import firewalls, switch_of_interface
 from topologies.emulate.elsewhere import NOBODY, Elsewhere
 from topologies.emulate.facts import KernelFacts
+from topologies.emulate.socket_options import SocketOptions
 from topologies.emulate.switch_reading import SWITCHES, SwitchReader, groups
 from topologies.model.network import Network
 from topologies.model.static_flows import static_flows
@@ -38,10 +39,12 @@ def read(
     pause_s: float = 0.0,
     elsewhere: Mapping[str, Elsewhere] = NOBODY,
     started: Collection[int] = (),
+    options: SocketOptions | None = None,
 ) -> Inventory:
     """Return "<node> <thing>" or "<node>/<interface> <thing>" -> value. `switches`: the switches
     whose entries are read (None: all). With `pause_s`, nodes are read one by one, this far apart:
-    all at once would delay other processes. `started`: the run's processes in nodes here. Raises
+    all at once would delay other processes. `started`: the run's processes in nodes here.
+    `options`: what earlier looks found of sockets' options (None: they are not read). Raises
     NetworkError."""
     owner = switch_of_interface(network)
     with_rules = firewalls(network)
@@ -72,7 +75,16 @@ def read(
         return census.programs(here_only)
 
     found |= sockets.of_nodes(here_only, programs, again)
-    return found | strangers.of_nodes(here_only, programs, again, started)
+    found |= strangers.of_nodes(here_only, programs, again, started)
+    if options is not None:
+        found |= options.look(here_only, programs, algorithms(found))
+    return found
+
+
+def algorithms(found: Mapping[str, str]) -> dict[str, str]:
+    """Return by node the congestion control that an inventory has."""
+    end = f" {socket_options.ALGORITHM}"
+    return {t.removesuffix(end): name for t, name in found.items() if t.endswith(end)}
 
 
 def of_node(node: str, pid: int) -> Inventory:
@@ -86,7 +98,7 @@ def _keyed(node: str, here: Mapping[str, str]) -> Inventory:
 
 def _key(node: str, thing: str) -> str:
     name, _, rest = thing.partition(" ")
-    of_node = not rest or name in ("sysctl",)
+    of_node = not rest or name in ("sysctl", "socket")
     return f"{node} {thing}" if of_node else f"{node}/{thing}"
 
 
@@ -116,6 +128,7 @@ def plan(
         names[WIRE] = inner  # its loopback was never set up
     asked |= {f"{node} sockets": sockets.OWN for node in names}
     asked |= {f"{node} strangers": strangers.NONE for node in names}
+    asked |= {f"{node} socket options": socket_options.AS_SET for node in names}
     for node, here in names.items():
         asked[f"{node} interfaces"] = " ".join(sorted(here))
         asked[f"{node} rules"] = RULES
@@ -199,7 +212,7 @@ def as_built(found: Mapping[str, str], fixed: Collection[str]) -> Inventory:
         thing: value
         for thing, value in found.items()
         if thing.partition(" ")[2] not in ("programs", "strangers", "scheduling", "firewall")
-        and not thing.endswith(" sysctl ipv4/tcp_congestion_control")
+        and not thing.endswith(f" {socket_options.ALGORITHM}")
         and (
             thing.partition(" ")[0] in fixed
             or thing.partition(" ")[2].partition(" ")[0] not in ("flow", "group", "meter")

@@ -26,7 +26,8 @@ from typing import Any, Final
 
 from common import checkout
 from common.shell import NetworkError, check, die_with_parent
-from topologies.emulate import census, sockets, strangers
+from topologies.emulate import census, socket_options, sockets, strangers
+from topologies.emulate.socket_options import SocketOptions
 from topologies.watch import inventory
 
 CLONE_NEWNET: Final = 0x40000000
@@ -48,6 +49,7 @@ class Agent:
         check(["mount", "-t", "sysfs", "sysfs", "/sys"])
         self.scratch = Path(tempfile.mkdtemp(prefix="downpour-", dir=scratch_in))
         self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._options = SocketOptions()
 
     def functions(self) -> dict[str, Function]:
         """Return what can be called."""
@@ -145,9 +147,12 @@ class Agent:
             return census.programs(pids, without=[os.getpid()])
 
         listed = programs()
+        settings = inventory.read(None)
+        used = {"": settings.get(socket_options.ALGORITHM, "")}
         found = {**census.summary(listed), **sockets.of_nodes(pids, listed, programs)}
         found |= strangers.of_nodes(pids, listed, programs, self._children)
-        return {**inventory.read(None), **{k.strip(): v for k, v in found.items()}}
+        found |= self._options.look(pids, listed, used)
+        return {**settings, **{k.strip(): v for k, v in found.items()}}
 
     def carried(self) -> dict[str, dict[str, int]]:
         """Return by interface how many frames it sent, received and dropped."""
