@@ -70,9 +70,9 @@ cells/: one cell, in its own process and network namespace.
 | layers_cell | a cell whose file layered multicast sends (protocol m2c) |
 | peer_cell, peer_setup, peer_inboxes | a cell whose protocol sends files; set-up, deliveries |
 | product_log | its logs |
-| surveillance, journals, path_entries | watch settings and packets from before the replay to after it |
+| surveillance, journals, path_entries | watch settings and packets during the replay |
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
-| elsewhere, host_agent, part_main | hosts elsewhere: their files and clocks; their agents |
+| elsewhere, host_agent, part_main | hosts elsewhere: their files, clocks and agents |
 | disk_throttle | slow down a disk with control groups |
 | sysstat | sysstat's binary records, and pidstat's records of each program |
 | counters_page, counters_log | read the counters pages of programs; record them each second |

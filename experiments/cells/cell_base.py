@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from common.files import tail
-from common.virtual_time import begin_afresh
+from common.virtual_time import begin_afresh, this_clock
 from controller.api.path_client import PathAnswer, PathClient, PathClientError
 from experiments.cells import counters_log, queue_place, samplers, surveillance
 from experiments.cells.cell_logs import LineCounter, parse_ping_min_ms
@@ -371,10 +371,11 @@ class CellBase:
             sampler = samplers.Sampler(self.logs / name, every, function)
             sampler.start()
             stack.callback(sampler.stop)
+        seed = self.cell.seed if this_clock() == "virtual" else None
         self.fidelity.watch(
             stack,
             long_run=every > 1,
-            at_s=surveillance.moments(self.cell.seed, self.cell.duration_s),
+            at_s=surveillance.moments(seed, self.cell.duration_s),
             ended=self.ended_programs,
         )
 

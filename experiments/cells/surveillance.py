@@ -37,10 +37,11 @@ PAUSE_S: Final = 0.02  # between the nodes of a look while products are in trans
 PATIENCE_MS: Final = 1000.0  # beyond a packet's longest time in transit
 
 
-def moments(seed: int, duration_s: float) -> list[float]:
-    """Return random moments of a replay, from its seed: 2 and one more per 30 s, at most 12."""
+def moments(seed: int | None, duration_s: float) -> list[float]:
+    """Return random moments of a replay: 2 and one more per 30 s, at most 12. `seed`: of a cell in
+    virtual time, whose events must repeat; else nobody can know them beforehand."""
     count = min(MOST_LOOKS, FEWEST_LOOKS + int(duration_s / S_PER_LOOK))
-    dice = random.Random(f"downpour looks {seed}")
+    dice = random.SystemRandom() if seed is None else random.Random(f"downpour looks {seed}")
     return sorted(dice.uniform(0.0, duration_s) for _ in range(count))
 
 

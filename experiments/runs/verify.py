@@ -90,7 +90,7 @@ def _metrics(run: Path) -> dict[str, Any]:
         written = json.loads(file.read_text(encoding="utf-8"))
         if not isinstance(written, dict) or not isinstance(written.get("cells"), dict):
             raise ValueError("no cells in it")
-        size = written.setdefault("file_set_bytes", GROUP_BYTES)
+        size = written.get("file_set_bytes", GROUP_BYTES)
         if not isinstance(size, int) or size < 1:
             raise ValueError(f"file_set_bytes is {shown(size)}; valid: a whole number from 1 on")
     except FileNotFoundError:
@@ -161,11 +161,13 @@ def _computed(
     count = iter(range(1, cells + 1))
     found = evaluate(
         run,
-        written["file_set_bytes"],
+        written.get("file_set_bytes", GROUP_BYTES),
         include_invalid=bool(written.get("include_invalid", False)),
         on_cell=lambda name: tell(f"[{next(count)}/{cells}] metrics of {name}"),
     ).document
     document: dict[str, Any] = json.loads(json.dumps(found))
+    if "file_set_bytes" not in written:  # older metrics, or a cell's whose products form no sets
+        document.pop("file_set_bytes", None)
     return document
 
 
