@@ -126,6 +126,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "topologies.emulate",
         "topologies.remote",
         "controller.api.path_client",
+        "controller.paths.entries",  # the cookies of its flows
         "protocols",
         "parsers.base.factors",
         "experiments.design",
@@ -143,6 +144,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "virtual",
         "experiments.design",
         "experiments.cells",
+        "experiments.verdict.arrivals",
         "experiments.verdict.from_files",
     ),
     "experiments.workers": (

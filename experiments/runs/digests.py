@@ -4,7 +4,7 @@
 A cell's directory gets its `digests.json` when the cell is complete, and a run's directory when the
 run is. A run's file covers the top-level files and each cell's digests.json, and so everything.
 metrics.json and report/ are left out because they can be recreated, and so is work/ (kept queues).
-Whoever writes a report writes report/digests.json (`parsers.report.publish`).
+`parsers.report.publish` writes report/digests.json.
 """
 
 from __future__ import annotations

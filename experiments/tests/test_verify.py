@@ -134,7 +134,7 @@ def test_a_report_that_was_replaced(run: Path, capsys: pytest.CaptureFixture[str
     assert code == 1
     assert "report/: changed: index.html (" in text
     assert "report/: extra: more.html" in text
-    write_report(run)  # again, by whoever may write one
+    write_report(run)  # anyone may write another
     assert verified(run, capsys)[0] == 0
 
 

@@ -41,7 +41,7 @@ def earliest_ms(records: Iterable[Record]) -> float | None:
 
 
 def least_ms(network: Network, source: str) -> dict[str, float]:
-    """Return the least time in which anything can come from a node to each other one, ms: over any
+    """Return the least time in which anything can come from a node to every other, ms: over any
     links and through any nodes, so that it holds for whatever a protocol does."""
     links: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for link in network.links:

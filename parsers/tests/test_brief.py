@@ -88,7 +88,7 @@ def test_the_result_of_a_comparison_of_protocols(tmp_path: Path) -> None:
         "LDM7 and LDM6 delivered all 40 products to 2 of 2 receivers.",
         "LDM7's sender sent 4.1 Mbit/s, LDM6's 8.19 Mbit/s (2.0 times as much); p99 latency was"
         " 200 ms for LDM7 and 400 ms for LDM6.",
-        "LDM7's FFDR is 100 %, the paper's 88.7 %; ours, 20 s, had an input rate of 4.00 Mbit/s.",
+        "LDM7's FFDR is 100 %, the paper's 88.7 %; ours, 20 s, had an input rate of 4.10 Mbit/s.",
     )
     text = render_brief(brief, PAGE)
     rows = [line.split() for line in text.splitlines()]

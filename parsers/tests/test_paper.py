@@ -43,14 +43,15 @@ def point(
 
 
 def test_difference_and_error_bar() -> None:
-    """99, 99.76 and 100.52 have the mean 99.76 and s = 0.76: +- 4.303 x 0.76 / sqrt(3) = 1.888."""
+    """99, 99.76 and 100.52 have the mean 99.76 and s = 0.76: +- 4.303 x 0.76 / sqrt(3) = 1.888; no
+    share is above 100 %."""
     (found,) = headlines([row()], [point(ffdr=[99.0, 99.76, 100.52])])
     assert found.difference == pytest.approx(11.06)
     assert found.difference_percent == pytest.approx(12.469, abs=1e-3)  # 11.06 of 88.7
     assert found.beyond_tolerance
     assert found.within is False
     assert found.sentence.startswith(
-        "LDM7 FFDR: ours 99.76 [97.87, 101.65] % is 12.5 % above the paper's 88.70 %"
+        "LDM7 FFDR: ours 99.76 [97.87, 100.00] % is 12.5 % above the paper's 88.70 %"
     )
     assert "V-D, Fig. 3" in found.sentence
     assert "outside our error bar" in found.sentence

@@ -35,6 +35,7 @@ def test_report_files_and_width(drawn: Written) -> None:
         "index.html",
         "points.csv",
         "cells.csv",
+        "digests.json",
     }
     assert names == texts | plots
     text = (written.report_dir / "report.txt").read_text(encoding="utf-8")
