@@ -73,7 +73,7 @@ def _threads(process: Path) -> Iterator[Path]:
 def _described(inside: Mapping[int, tuple[str, Path]], proc: Path) -> Iterator[Program]:
     for pid, (node, thread) in sorted(inside.items()):
         with contextlib.suppress(OSError, IndexError, ValueError):
-            fields = _stat(thread)
+            fields = stat_of(thread)
             if _is_ending(fields) or int(fields[6]) & KERNEL_THREAD:
                 continue
             parent = int(fields[1])
@@ -82,13 +82,13 @@ def _described(inside: Mapping[int, tuple[str, Path]], proc: Path) -> Iterator[P
                 pid,
                 _name(thread, proc / str(pid)),
                 inside.get(parent, ("", proc))[0] != node,
-                int(_stat(proc / str(pid))[19]),
+                int(stat_of(proc / str(pid))[19]),
                 frozenset(_of_threads(pid, proc)),
                 fields[0] in "Tt",
             )
 
 
-def _stat(thread: Path) -> list[str]:
+def stat_of(thread: Path) -> list[str]:
     """Return the fields of stat after the name: the state, the parent, ..."""
     return contents(thread / "stat").rpartition(")")[2].split()
 
@@ -115,14 +115,14 @@ def _of_threads(pid: int, proc: Path) -> Iterator[str]:
     for thread in (proc / f"{pid}/task").iterdir():
         with contextlib.suppress(OSError, IndexError):  # it has ended
             found = scheduling(int(thread.name), proc)
-            if not _is_ending(_stat(thread)):  # it has left its control group
+            if not _is_ending(stat_of(thread)):  # it has left its control group
                 yield found
 
 
 def scheduling(pid: int, proc: Path = Path("/proc")) -> str:
     """Return what determines a thread's share of the processors, and by how much its timers may be
     late. Raises OSError if it is gone."""
-    fields = _stat(proc / str(pid))
+    fields = stat_of(proc / str(pid))
     cores = ",".join(map(str, sorted(os.sched_getaffinity(pid))))
     groups = contents(proc / f"{pid}/cgroup").splitlines()
     own = sorted({g.split(":", 2)[2] for g in groups if _shares_processors(g)})

@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-from common.files import contents
-from topologies.emulate.census import Program
+from topologies.emulate.census import Program, stat_of
 
 NONE: Final = "none"
 LOOKS: Final = 40  # for tools that this process started: a busy machine delays their end
@@ -61,7 +60,7 @@ def _descent(pid: int, proc: Path) -> set[int]:
     leaders: set[int] = set()
     while pid > 0 and pid not in line:
         try:
-            fields = contents(proc / f"{pid}/stat").rpartition(")")[2].split()
+            fields = stat_of(proc / str(pid))
         except OSError:
             break
         if fields[0] in "ZX" and not line:
