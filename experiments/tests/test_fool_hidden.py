@@ -154,7 +154,12 @@ while one.recv(65536):
 TALKER: Final = """
 import socket, sys, time
 open("/proc/self/comm", "w").write(sys.argv[2])
-one = socket.create_connection((sys.argv[1], 388))
+while True:
+    try:
+        one = socket.create_connection((sys.argv[1], 388))
+        break
+    except ConnectionRefusedError:  # not yet
+        time.sleep(0.02)
 while True:
     one.sendall(bytes(1000))
     time.sleep(0.05)
@@ -217,6 +222,18 @@ def another_algorithm(emulation: Emulation) -> None:
     later(1.5, lambda: use(before))
 
 
+def of_connection(name: str, program: str, meanwhile: Action, text: str) -> Attempt:
+    """Return an attempt on a connection of a program that calls itself `program`."""
+    before = connected_as(program)
+    return Attempt(name, (PLANNED, CHANGED), before, meanwhile, end_program, text)
+
+
+def of_stranger(name: str, program: str, text: str) -> Attempt:
+    """Return an attempt by a Python program `text` that calls itself `program`."""
+    seen = f"p strangers: asked none, found {program}"
+    return Attempt(name, (PLANNED,), stranger(text, program), undo=end_program, text=seen)
+
+
 PACED: Final = option(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("@I", 12_000))
 OF_OPTIONS: Final = (
     Attempt(
@@ -227,61 +244,41 @@ OF_OPTIONS: Final = (
         undo=end_program,
         text="p socket options: asked as its programs set them, found up6 TCP: SO_MAX_PACING_RATE",
     ),
-    Attempt(
+    of_connection(
         "the same of a program that the plan does not know",
-        (PLANNED, CHANGED),
-        before=connected_as("another"),
-        meanwhile=each_connection(1, PACED),
-        undo=end_program,
-        text="another TCP: SO_MAX_PACING_RATE 12000, was",
+        "another",
+        each_connection(1, PACED),
+        "another TCP: SO_MAX_PACING_RATE 12000, was",
     ),
-    Attempt(
+    of_connection(
         "a small receive buffer",
-        (PLANNED, CHANGED),
-        before=connected_as("down6"),
-        meanwhile=each_connection(0, option(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)),
-        undo=end_program,
-        text="SO_BUF_LOCK 2",
+        "down6",
+        each_connection(0, option(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)),
+        "SO_BUF_LOCK 2",
     ),
-    Attempt(
+    of_connection(
         "a small window",
-        (PLANNED, CHANGED),
-        before=connected_as("down6"),
-        meanwhile=each_connection(0, option(socket.IPPROTO_TCP, TCP_WINDOW_CLAMP, 16_000)),
-        undo=end_program,
-        text="TCP_WINDOW_CLAMP 16000",
+        "down6",
+        each_connection(0, option(socket.IPPROTO_TCP, TCP_WINDOW_CLAMP, 16_000)),
+        "TCP_WINDOW_CLAMP 16000",
     ),
-    Attempt(
+    of_connection(
         "a receiver woken late",
-        (PLANNED, CHANGED),
-        before=connected_as("down6"),
-        meanwhile=each_connection(0, option(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 30_000)),
-        undo=end_program,
-        text="SO_RCVLOWAT 30000",
+        "down6",
+        each_connection(0, option(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 30_000)),
+        "SO_RCVLOWAT 30000",
     ),
-    Attempt(
+    of_connection(
         "segments held back",
-        (PLANNED, CHANGED),
-        before=connected_as("up6"),
-        meanwhile=each_connection(1, option(socket.IPPROTO_TCP, socket.TCP_CORK, 1)),
-        undo=end_program,
-        text="TCP_CORK 1",
+        "up6",
+        each_connection(1, option(socket.IPPROTO_TCP, socket.TCP_CORK, 1)),
+        "TCP_CORK 1",
     ),
-    Attempt(
-        "a filter that loses 3 %",
-        (PLANNED, CHANGED),
-        before=connected_as("down6"),
-        meanwhile=each_connection(0, loses),
-        undo=end_program,
-        text="filter 4 instructions",
+    of_connection(
+        "a filter that loses 3 %", "down6", each_connection(0, loses), "filter 4 instructions"
     ),
-    Attempt(
-        "another congestion control for a while",
-        (PLANNED, CHANGED),
-        before=connected_as("up6"),
-        meanwhile=another_algorithm,
-        undo=end_program,
-        text="TCP_CONGESTION",
+    of_connection(
+        "another congestion control for a while", "up6", another_algorithm, "TCP_CONGESTION"
     ),
 )
 
@@ -293,27 +290,9 @@ ATTEMPTS: Final = (
         undo=end_program,
         text="ping",
     ),
-    Attempt(
-        "a stranger that calls itself tcpdump and sends frames",
-        (PLANNED,),
-        before=stranger(FRAMES, "tcpdump"),
-        undo=end_program,
-        text="p strangers: asked none, found tcpdump",
-    ),
-    Attempt(
-        "a stranger that calls itself tc and sends from a raw socket",
-        (PLANNED,),
-        before=stranger(PACKETS, "tc"),
-        undo=end_program,
-        text="p strangers: asked none, found tc",
-    ),
-    Attempt(
-        "a stranger that calls itself iperf3 and sends",
-        (PLANNED,),
-        before=stranger(FLOW, "iperf3"),
-        undo=end_program,
-        text="p strangers: asked none, found iperf3",
-    ),
+    of_stranger("a stranger that calls itself tcpdump and sends frames", "tcpdump", FRAMES),
+    of_stranger("a stranger that calls itself tc and sends from a raw socket", "tc", PACKETS),
+    of_stranger("a stranger that calls itself iperf3 and sends", "iperf3", FLOW),
     Attempt(
         "a program outside, with a socket of a host",
         (PLANNED,),
